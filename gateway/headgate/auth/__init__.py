@@ -1,1 +1,1 @@
-"""Users, their rights, and the end of both: tokens, grants, admission, expiry, revocation."""
+"""Users and their rights, with tokens, grants, admission, expiry and revocation."""

@@ -1,8 +1,8 @@
 """Admission of clients, counted per user and per address and indexed by user and by token. No I/O.
 
-In: clients as they join and leave, and sessions that have not joined. Out: `LimitReached` for a client or session over a limit,
-the clients of a user or of a token, and expiry times for `expiry`. This module counts the clients of this gateway; `ClientCounts`
-adds those of the others. One browser in two namespaces is two clients.
+In: clients as they join and leave, and pending sessions. Out: `LimitReached` for a client or session over a limit, the clients
+of a user or of a token, and expiry times for `expiry`. This module counts the clients of this gateway. `ClientCounts` adds
+those of the others. One browser in two namespaces is two clients.
 
 The limits do not stop an attacker with many addresses. They keep one broken page or one visitor from taking every place.
 """
@@ -22,7 +22,7 @@ from .identity import ANONYMOUS, Identity
 if TYPE_CHECKING:
     from .expiry import Expiry
 
-# A session joins within milliseconds, or is ended at the handshake deadline.
+# A session joins within milliseconds or ends at the handshake deadline.
 SESSION_RETRY_S = 1
 
 
@@ -86,7 +86,7 @@ class Admission(Generic[C]):
         self._forget(client)
         before, client.identity = client.identity, identity
         self._index(client, identity)
-        if identity.expires_at != before.expires_at:  # otherwise a wall clock that was set since would end it early, or late
+        if identity.expires_at != before.expires_at:  # a reset wall clock must not move an unchanged expiry
             self.expiry.set(client, identity.expires_at)
 
     def leave(self, client: C) -> None:
@@ -140,7 +140,7 @@ class Admission(Generic[C]):
 
 
 class PendingSessions:
-    """Sessions in no namespace, counted per address: those that have not joined yet, and those that have left.
+    """Sessions in no namespace, before joining or after leaving, counted per address.
 
     Args:
         per_address: maximum per address; 0 means no limit and no counting.
@@ -165,13 +165,13 @@ class PendingSessions:
         self.add(session, address)
 
     def add(self, session: str, address: str | None) -> None:
-        """Count a session that has left its last namespace. Idempotent."""
+        """Count a session after it left its last namespace. Idempotent."""
         if self._per_address and address is not None and session not in self._address_of:
             self._address_of[session] = address
             self._at[address] = self._at.get(address, 0) + 1
 
     def forget(self, session: str) -> None:
-        """Remove a session that has joined or ended. Idempotent."""
+        """Remove a session after it joined or ended. Idempotent."""
         address = self._address_of.pop(session, None)
         if address is not None:
             self._at[address] -= 1
@@ -201,7 +201,8 @@ class FailedLogins:
     def check(self, address: str | None, now_s: float, under_way: int = 0) -> bool:
         """Refuse a login from an address with too many failures. An `address` of None is not counted.
 
-        Return whether it may be tried now: not if failures of the logins `under_way` there could pass the limit without it.
+        Returns whether to try it now. It must wait if failures of the `under_way` logins from there could already exceed the
+        limit.
         Raises LimitReached: `failed_logins`, with the seconds until the next login is accepted.
         """
         if not self._burst or address is None:

@@ -1,4 +1,4 @@
-"""API keys: their format, and the identity of an HTTP request that carries one.
+"""The format of API keys, and the identity of an HTTP request with one.
 
     hgk_<id, 10>_<secret, 43><checksum, 6>        digits and letters only: 64 characters in all
 
@@ -7,11 +7,11 @@ error without asking Redis. The id names the key in lists and logs. The secret h
 way to store it; salt and a slow hash protect secrets that people choose.
 
 In: a handshake of the HTTP API. Out: the `Identity` of its key or of the operator's HEADGATE_ADMIN_KEY, or None if its token is
-neither. What Redis returns for a key is cached for FRESH_S, and for STALE_S while one caller refreshes it, so a revoked key may
-still work for that long.
+neither. A key is cached for FRESH_S, and for STALE_S while one caller refreshes it, so a revoked key may still work for that
+long.
 
-A failover may bring a revoked key back. So its account is revoked too, as a user that nobody can name. Gateways write that back
-if Redis has lost it, and remove the key again.
+A failover may bring a revoked key back. So its account is revoked too, under a name that no user can have. Gateways write that
+revocation back if Redis has lost it, and remove the key again.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _ACCOUNT = "\0key:"
 
 
 class Key(msgspec.Struct):
-    """An API key, without its secret. Times are seconds since 1970; no `expires`: until it is revoked.
+    """An API key, without its secret. Times are seconds since 1970. Without `expires` it is valid until revoked.
 
-    `namespaces` are those of the key, `*` for all; null: the first of each gateway.
+    `namespaces` may be `*` for all, or null for the first of each gateway.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Key(msgspec.Struct):
 
     @classmethod
     def of(cls, key: StoredKey) -> Key:
-        """Return a stored key as a program gets it."""
+        """Return a stored key in its public form."""
         return cls(key.id, key.name, key.scopes, key.namespaces, key.created_s, key.created_by, key.expires_s)
 
 
@@ -94,7 +94,7 @@ def new_key(
     random: Callable[[int], bytes] = secrets.token_bytes,
     time_s: Callable[[], float] = time,
 ) -> NewKey:
-    """Create a key. Raises InvalidRequest, InvalidPattern, UnknownNamespace: an argument is invalid.
+    """Create a key. Raises InvalidRequest, InvalidPattern or UnknownNamespace for an invalid argument.
 
     Args:
         name: a display name that matches NAME.
@@ -130,7 +130,7 @@ def new_key(
 
 
 def check_key_id(text: str) -> str:
-    """Return the id of a key, given its id or the whole key. Raises InvalidRequest: the text is neither."""
+    """Return the id of a key, given its id or the whole key. Raises InvalidRequest if the text is neither."""
     whole = _KEY.fullmatch(text)
     if whole is not None:
         return whole["id"]
@@ -146,18 +146,18 @@ def revoke_key(client: Client, key_id: str) -> StoredKey | None:
     """
     was = api_keys.remove(client, key_id)
     if was is not None:
-        with suppress(HeadgateError):  # it is removed, unless a failover loses that
+        with suppress(HeadgateError):  # the key itself is already removed
             revoke_member(client, f"{USER}:{_ACCOUNT}{key_id}", KEPT_S)
     return was
 
 
 def key_of(user: str) -> str | None:
-    """Return the id of the key with an account; None for another user."""
+    """Return the id of the key with this account; None for another user."""
     return user.removeprefix(_ACCOUNT) if user.startswith(_ACCOUNT) else None
 
 
 def shown_name(user: str) -> str:
-    """Return the display name of an identity: the user's name, or `key <id>`."""
+    """Return the display name of an identity, which is the user's name or `key <id>`."""
     return user if (key_id := key_of(user)) is None else f"key {key_id}"
 
 
@@ -198,7 +198,7 @@ class ApiKeys:
             return self._of_key(handshake, token)
         if self._admin_digest is None:
             return None
-        # A handshake that was checked before still has the same token.
+        # A handshake checked before still has the same token.
         if (kept := handshake.kept(self)) is not None or handshake.kept() is not None:
             return kept
         # Hashing first makes the time of the comparison independent of the contents and the length of the key.
@@ -210,7 +210,7 @@ class ApiKeys:
     def _of_key(self, handshake: Handshake, token: str) -> Identity:
         match = _KEY.fullmatch(token)
         if match is None or _checksum(token[:-_SUM_DIGITS]) != token[-_SUM_DIGITS:]:
-            raise Unauthorized(UnauthorizedReason.MALFORMED, "that begins like an API key and is none: is all of it there?")
+            raise Unauthorized(UnauthorizedReason.MALFORMED, "it begins like an API key but is not a whole one")
         stored = self._stored(match["id"])
         # An unknown id takes the same steps as a wrong secret and gets the same answer.
         expected = stored.sha256 if stored is not None else _NO_DIGEST
@@ -237,7 +237,7 @@ class ApiKeys:
         finally:
             self._asking.discard(key_id)
         if known is not None and stored == known[0]:
-            stored = known[0]  # handshakes keep identities that were proved with this object
+            stored = known[0]  # the same object, because handshakes cache identities by it
         self._remembered[key_id] = stored, now_s
         self._remembered.move_to_end(key_id)
         if len(self._remembered) > MAX_REMEMBERED:

@@ -1,4 +1,4 @@
-"""The audit log: refused logins and rights, revocations, and operators' actions, one line each by the logger `headgate.audit`.
+"""The audit log has one line for each refused login or right, revocation and operator's action (logger `headgate.audit`).
 
 In: decisions of the gateway, the HTTP API and the command line. Out: structured lines without secrets. A reason is our own text,
 or an application's text with the token removed. Tokens, cookies and payloads are never passed in.
@@ -19,7 +19,7 @@ import structlog
 from headgate.runtime.metrics import AUDIT_LEFT_OUT
 from headgate.runtime.rates import TokenBucket
 
-# Per address: five lines at once, then one every ten seconds. In total: 200 at once, then 20 a second.
+# Per address, five lines at once, then one every ten seconds. In total, 200 at once, then 20 a second.
 LINES_BURST, LINES_PER_S = 5, 0.1
 ALL_BURST, ALL_PER_S = 200, 20.0
 MAX_ADDRESSES = 4096
@@ -34,7 +34,7 @@ class Audit:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._limits: OrderedDict[str, tuple[TokenBucket, int]] = OrderedDict()  # by address, with the lines left out since one
+        self._limits: OrderedDict[str, tuple[TokenBucket, int]] = OrderedDict()  # by address, with the lines left out
         self._all = TokenBucket(ALL_PER_S, ALL_BURST, now_s())
 
     def login_refused(self, *, address: str | None, namespace: str, code: str, reason: str, detail: str | None = None) -> None:
@@ -87,7 +87,7 @@ class Audit:
 
 
 def _shown(value: object) -> Any:
-    """Return a text for a log: short, printable and on one line."""
+    """Return a short, printable text on one line."""
     if not isinstance(value, str):
         return value
     text = value[:MAX_SHOWN]

@@ -1,4 +1,4 @@
-"""Claims: from the payload of a verified token to an identity, or to the reason for refusing it. No I/O.
+"""Turns the claims of a verified token into an identity, or into the reason for refusing it. No I/O.
 
 In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its reason (errors.py) and no part of the token. `exp`,
 `aud` and `sub` are required (RFC 8725), and every claim that we read must have the expected type.
@@ -71,7 +71,7 @@ class ClaimRules:
     issuer: str | None = None
 
     def identity(self, payload: bytes) -> Identity:
-        """Return the identity that a payload describes. Raises Unauthorized: with its reason."""
+        """Return the identity that a payload describes. Raises Unauthorized with its reason."""
         claims = _read(payload)
         user, expires_at = claims.sub, claims.exp
         if expires_at is None or claims.aud is None or user is None:
@@ -120,7 +120,7 @@ def _read(payload: bytes) -> _Claims:
 
 
 def _fault(reason: Reason, claim: str, expected: str | None = None) -> Unauthorized:
-    """Return the refusal for a claim, with what is `expected` there (None: what the claim may always be)."""
+    """Return the refusal for a claim, with its `expected` form (None for the usual form of the claim)."""
     return Unauthorized(reason, f"{reason.meaning}: {claim}, expected {expected or _EXPECTED[claim]}", claim=claim)
 
 

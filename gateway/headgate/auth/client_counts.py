@@ -1,14 +1,14 @@
-"""Client counts: a limit on the clients of a user or an address over processes that exchange counts now and then. No I/O.
+"""Limits the clients of a user or an address over all processes, which exchange counts now and then. No I/O.
 
-In: this process's own counts, from admission.py, and those of the others from each exchange (redis/client_counts.py). Out:
-whether another client may join, without waiting, and what the next exchange sends and asks for.
+In: the counts of this process, from admission.py, and those of the others, from each exchange. Out: whether another client may
+join, without waiting, and the contents of the next exchange.
 
 Rule. After an exchange that reports `total` clients of a user over `processes`, this process may admit
 `(max - total) // processes` more before the next one, and at least one while there is room. For a user without an exchange, and
 for every user while Redis is unreachable, its share is `max // processes`, and at least one. So `max` is exceeded by at most
 `processes - 1` when exchanges happen between the joins, by at most `(processes - 1) * share` when all processes admit a user at
-the same moment, and never with one process. docs/decisions/0034 has the argument. The places of a process that dies return when
-its lease ends.
+the same moment, and never with one process. docs/decisions/0034 has the argument. The places of a dead process are free again
+when its lease ends.
 
 There are as many addresses as clients, and few come near their limit. A process neither sends nor asks about an address with
 fewer than QUIET_CLIENTS clients, so each other process may have admitted that many more.
@@ -25,11 +25,11 @@ from headgate.errors import LimitReached
 
 # The result for a user without clients here expires after this.
 FRESH_S = 60.0
-# Two leases without an exchange: the counts of the others are unknown.
+# After two leases without an exchange, the counts of the others are unknown.
 OUT_OF_TOUCH_S = 30.0
 # After Redis has lost the counts (a flush, a long outage), every process has sent them again within this.
 SETTLE_S = 15.0
-# Nobody can predict when a client leaves, so a refused client retries at this interval.
+# It is unpredictable when a client leaves, so a refused client retries at this interval.
 PLACE_RETRY_S = 10
 # A refusal starts the next exchange, which may find room.
 ASK_RETRY_S = 2
@@ -45,7 +45,7 @@ class StillAsking(LimitReached):
         super().__init__(name, limit, ASK_RETRY_S)
 
 
-# One exchange: the counts of this process that changed or matter, and the users to ask about.
+# One exchange has the counts of this process that changed or matter, and the users to ask about.
 Question = tuple[dict[str, int], list[str]]
 
 
@@ -68,7 +68,7 @@ class ClientCounts:
     ) -> None:
         self.max_clients = max_clients
         self._name, self._most_quiet = name, quiet
-        self._shared: set[str] = set()  # with `quiet`: users whose last sent count was above it
+        self._shared: set[str] = set()  # with `quiet`, users with a last sent count above it
         self.wanted: Callable[[], None] = lambda: None
         self.own_of: Callable[[str], int] = lambda user: 0
         self.processes = 1
@@ -81,7 +81,7 @@ class ClientCounts:
     def check(self, user: str, own: int) -> None:
         """Refuse another client of a user with `own` clients here if that may exceed the limit.
 
-        Raises StillAsking: only the next exchange can decide; LimitReached: with the name of the limit.
+        Raises StillAsking if only the next exchange can decide, and LimitReached with the name of the limit.
         """
         if not self.max_clients:
             return
@@ -107,21 +107,21 @@ class ClientCounts:
             self._changed[user] = shown
             answer = self._answers.get(user)
             if answer is not None and answer.may_have > own + self._share():
-                # Every process may use the places of clients that have left.
+                # Every process may use the places of departed clients.
                 self._answers[user] = answer._replace(may_have=own + self._share())
-            self.wanted()  # also when alone: a starting process must find these counts
+            self.wanted()  # even without other processes, because a starting process must find these counts
             if user in self._asked:
                 self._asked[user] = shown
 
     def all_sent(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Return the counts to send again to a Redis that has lost them."""
+        """Return the counts to send again after Redis has lost them."""
         counted = {user: own for user, own in counts.items() if own >= self._quiet()} if self.max_clients else {}
         if self._most_quiet:
             self._shared = set(counted)
         return counted
 
     def next_question(self) -> Question:
-        """Return what the next exchange sends and asks. If it fails, the following one must send every count."""
+        """Return the next exchange. If it fails, the following one must send every count."""
         asked = dict(list(self._asked.items())[:MAX_ASKED])
         sent = {**self._changed, **asked}
         self._changed.clear()
@@ -130,9 +130,9 @@ class ClientCounts:
         return sent, list(asked)
 
     def received(self, question: Question, processes: int, others: Mapping[str, int], *, lost: bool = False) -> None:
-        """Apply an exchange: the number of processes, and how many clients the asked users have at the others.
+        """Apply the result of an exchange, with the number of processes and the other processes' counts of the asked users.
 
-        `lost`: Redis had lost the counts of this process, so those of the others may be incomplete.
+        With `lost`, Redis had lost the counts of this process, so those of the others may be incomplete.
         """
         now_s = self._received_s = self._now_s()
         if lost:
@@ -162,7 +162,7 @@ class ClientCounts:
         return min(self._most_quiet, self._share() // 2)
 
     def _is_shared(self, user: str, own: int) -> bool:
-        """Return whether to send a count: it is large enough, or the last one sent was."""
+        """Return whether to send a count, because it or the last one sent is large enough."""
         if not self._most_quiet:
             return True
         was_shared = user in self._shared

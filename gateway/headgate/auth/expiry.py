@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from headgate.runtime.loop import Watcher, repeat, spawn
 
 TICK_S = 0.5
-# Longer lifetimes are capped: no process runs that long.
+# Longer lifetimes are capped, because no process runs that long.
 LONGEST_S = 10 * 365 * 86400
 
 C = TypeVar("C", bound=Hashable)

@@ -1,8 +1,7 @@
-"""The plan for fetching an issuer's keys: the state of the set, the time of the next fetch, the answer for an unknown key. No
-I/O.
+"""Plans the fetches of an issuer's keys. No I/O.
 
-In: the start and outcome of each fetch, and the ids of unknown keys, with the monotonic time. Out: how long jwks.py waits,
-whether the known keys are still valid, and whether a key may still arrive.
+In: the start and outcome of each fetch, and the ids of unknown keys, with the monotonic time. Out: how long jwks.py waits
+before the next fetch, whether the known keys are still valid, and whether a key may still arrive.
 
 Rules. 1. After a failed fetch the known keys stay valid for at most KEPT_S; the issuer may have withdrawn them. 2. An unknown key
 id may still arrive until a fetch that began after the request for it has finished; after that it counts as absent for again_s.

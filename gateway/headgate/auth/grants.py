@@ -1,4 +1,4 @@
-"""Grants: the patterns of an identity, compiled once so that a pattern is checked against all of them together. No I/O.
+"""Compiles the patterns of an identity, so that a pattern is checked against all of them together. No I/O.
 
 In: the granted patterns. Out: `contain(pattern)`, whether one of them contains it, exactly as `topic.contains` defines that. Two
 grants that cover a pattern only together do not contain it.
@@ -7,8 +7,8 @@ There are three kinds of grants, in the order of their cost. A topic, or a patte
 lookup. A whole branch (`orders.#`, `orders.*.#`, `#`) takes one dict lookup per leading literal word of the pattern. All others
 are walked together, as bits of one number.
 
-The walk rests on one fact: a wildcard in the requested pattern may stand for a word that occurs in no grant, and that is the
-worst case. One walk therefore decides a pattern with only `*`. A pattern with `#` is contained if and only if one grant
+The worst case of a wildcard in the requested pattern is a word that occurs in no grant, so a wildcard is walked as such a
+word. One walk therefore decides a pattern with only `*`. A pattern with `#` is contained if and only if one grant
 contains each of its expansions (`#` as no, one, two … `*`, at most MAX_TOPIC_WORDS words in all). Expansions share their
 beginnings, so 8 tokens make about a hundred steps at most, for any number of grants: 0.2 ms for 64 grants and a pattern
 designed to be slow.
@@ -57,7 +57,7 @@ class Grants:
             else:
                 others.append(tokens)
         self._others = _walk(tuple(others)) if others else None
-        # A pattern with `#` has topics of several lengths, which a grant without one never contains.
+        # A pattern with `#` has topics of several lengths, which a grant without `#` never contains.
         openended = tuple(tokens for tokens in others if "#" in tokens)
         self._open = _walk(openended) if openended else None
 
@@ -88,7 +88,7 @@ class Grants:
 
 
 class _Walk:
-    """Patterns in normal form, walked together. Each bit is a position in one pattern: before a token, or after the last."""
+    """Patterns in normal form, walked together. Each bit is a position in one pattern, before a token or after the last."""
 
     __slots__ = ("_ends", "_hashes", "_stars", "_start", "_takes")
 
@@ -125,7 +125,7 @@ class _Walk:
         count = len(tokens)
         # The least number of words that the tokens from an index onwards match.
         rest = [sum(token != "#" for token in tokens[index:]) for index in range(count + 1)]
-        left = self._ends  # of the patterns that contain every expansion so far
+        left = self._ends  # the ends of patterns that contain every expansion so far
         states = {(0, self._start), (1, self._start)} if tokens[0] == "#" else {(0, self._start)}
         for room in range(MAX_TOPIC_WORDS - 1, -1, -1):
             after: set[tuple[int, int]] = set()

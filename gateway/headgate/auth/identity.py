@@ -1,4 +1,4 @@
-"""Identities: the name of a client and its grants. The types between an application's authenticator and the gateway. No I/O."""
+"""The types between an application's authenticator and the gateway, above all the identity of a client. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .grants import compiled
 
 _WILDCARDS = frozenset("*#")
 _INBOX = f".{INBOX}"
-# Limits for redacted log text: its length, the shortest hidden run, the shortest secret, and the depth of `auth`.
+# Limits for redacted log text, which are its length, the shortest hidden run, the shortest secret, and the depth of `auth`.
 MAX_LOGGED_CHARACTERS = 500
 _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
 # Query fields of Engine.IO itself.
@@ -27,7 +27,7 @@ _TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 
 @dataclass(slots=True)
 class Handshake:
-    """The credentials of a connecting client: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
+    """The credentials of a connecting client, in the `auth` object of CONNECT and the WSGI environment of its HTTP request.
 
     Neither appears in `repr`, because both may hold the token.
     """
@@ -42,7 +42,7 @@ class Handshake:
         self._proven = (keys, identity)
 
     def kept(self, keys: object = None) -> Identity | None:
-        """Return the cached identity if it was proved with these keys, or with any for None."""
+        """Return the identity cached for these keys, or for any keys with None."""
         proven = self._proven
         return proven[1] if proven is not None and (keys is None or proven[0] is keys) else None
 
@@ -53,7 +53,7 @@ class Handshake:
         return token if isinstance(token, str) else None
 
     def redacted(self, text: str, limit: int = MAX_LOGGED_CHARACTERS) -> str:
-        """Return at most `limit` characters of a text, for a log, without any part of a secret that it holds."""
+        """Return at most `limit` characters of a text, for a log, without any part of the secrets of this handshake."""
         headers = (str(self.environ.get(name, "")) for name in ("HTTP_AUTHORIZATION", "HTTP_COOKIE"))
         query = str(self.environ.get("QUERY_STRING", "")).split("&")
         values = [value for name, _, value in (field.partition("=") for field in query) if name not in _TRANSPORT_FIELDS]
@@ -63,23 +63,23 @@ class Handshake:
 # Patterns or names, as an application gives them.
 Listed = tuple[str, ...] | list[str] | set[str] | frozenset[str]
 
-# Rights in the console: to read, or to act as well. Only an authenticator grants them, never a token.
+# Rights in the console, to read or to act as well. Only an authenticator grants them, never a token.
 Admin = Literal["read", "act"]
 
-# In the namespaces of an API key: all of them.
+# Stands for all namespaces in an API key.
 EVERY = "*"
-# The user name of clients without a token, where allowed. Limits per user do not apply to it.
+# The user name of clients without a token, if allowed. Limits per user do not apply to it.
 ANONYMOUS = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated client: a name and the patterns that it may subscribe to and publish to.
+    """An authenticated client, with a name and the patterns that it may subscribe to and publish to.
 
     By default it has only the grant that the gateway gives to every user, `own_topics(user)`.
-    The client ends at `expires_at` (seconds since 1970, None: never) unless a `refresh` extends it. `token_id` allows revoking a
-    single token. `namespaces` are those where it is valid (None: the gateway's first).
-    `admin` admits to the console, with `read` to look and `act` to act as well (docs/console.md).
+    The client ends at `expires_at` (seconds since 1970, None for never) unless a `refresh` extends it. `token_id` allows
+    revoking a single token. It is valid in `namespaces` (None for the gateway's first).
+    `admin` admits to the console, to read with `read` and to act as well with `act` (docs/console.md).
     `scopes` are those of an API key (scopes.py), in addition to its grants; None for a user. A key's `namespaces` may hold EVERY.
 
     Build grants from variables with `headgate.pattern`, and insert a user's name with `headgate.user_word`. A name with `*` or
@@ -105,7 +105,7 @@ class Identity:
     admin: Admin | None = None
     scopes: tuple[str, ...] | None = None
 
-    if TYPE_CHECKING:  # what `_listed` takes; a string is none
+    if TYPE_CHECKING:  # the types that `_listed` takes, without a string
 
         def __init__(
             self,
@@ -126,7 +126,7 @@ class Identity:
         end: object = 0 if self.expires_at is None else self.expires_at
         if not is_number(end, -math.inf, math.inf):
             raise TypeError(f"Identity(expires_at=…): expected seconds since 1970, got {type(end).__name__} {end!r:.80}")
-        if self.scopes is None:  # the account of a key is no valid user name
+        if self.scopes is None:  # the account of a key is not a valid user name
             check_user(self.user)
         if self.admin not in (None, "read", "act"):
             raise TypeError(f"Identity(admin=…): expected 'read', 'act' or None, got {self.admin!r:.80}")
@@ -153,7 +153,7 @@ class Identity:
     ) -> Identity:
         """Return an identity from checked parts. Checking the patterns twice was half the cost of a token."""
         identity = object.__new__(cls)
-        # One by one: a loop takes five times as long, and each join creates two identities.
+        # One by one, because a loop takes five times as long, and each join creates two identities.
         put = object.__setattr__
         put(identity, "user", user)
         put(identity, "subscribe", subscribe)
@@ -179,7 +179,7 @@ class Identity:
         return self.of_checked(self.user, subscribe, self.publish, self.expires_at, self.token_id, self.namespaces, self.admin)
 
     def granted(self, subscribe: tuple[str, ...], publish: tuple[str, ...]) -> Identity:
-        """Return this identity with other grants (checked patterns), and the user's own topics."""
+        """Return this identity with other grants (checked patterns) and the user's own topics."""
         args = (self.user, subscribe, publish, self.expires_at, self.token_id, self.namespaces)
         return self.of_checked(*args).with_own_topics()
 
@@ -195,7 +195,7 @@ class Identity:
         return pattern in self.subscribe or compiled(self.subscribe).contain(pattern)
 
     def may_publish(self, topic: str) -> bool:
-        """Return whether some grant contains the topic, or it is that of the changes of the user's own inbox."""
+        """Return whether some grant contains the topic, or whether it is the topic for changes of the user's own inbox."""
         if compiled(self.publish).contain(topic):
             return True
         return topic.endswith(_INBOX) and (own := self.own_topics) is not None and topic == own.removesuffix(".#") + _INBOX
@@ -203,10 +203,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request of a page, for the function of the application that answers it (`Headgate.on_request`).
+    """A request of a page, for an answering function of the application (`Headgate.on_request`).
 
-    `data` is what `msgspec` reads from JSON, and is checked by the schema of `name`, if there is one. `id` is unique among the
-    requests of the user that wait for an answer.
+    `data` is decoded JSON, checked by the schema of `name` if there is one. `id` is unique among the pending requests of the
+    user.
     """
 
     name: str
@@ -226,7 +226,7 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with every run of _RUN or more characters that occurs in a secret hidden, because parts reveal it too."""
+    """Hide every run of _RUN or more characters from a secret in a text, because parts of a secret reveal it, too."""
     hidden = bytearray(len(text))
     for secret in secrets:
         size = min(_RUN, len(secret))
@@ -257,7 +257,7 @@ def check_name_in_grant(user: str, grant: str) -> None:
 
 
 def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:
-    """Return a list or tuple as a tuple. A string is rejected; iterating over it would yield its letters."""
+    """Return a list or tuple as a tuple. Rejects a string, because iterating over it would yield its letters."""
     if isinstance(given, list | tuple | set | frozenset):
         return tuple(given)
     raise TypeError(f"Identity({name}=…): expected a list or tuple of {of}, got {type(given).__name__} {given!r:.80}")

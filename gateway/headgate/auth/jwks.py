@@ -117,7 +117,7 @@ class Jwks:
 def fetch(url: str) -> bytes:
     """Return the body of one GET, up to MAX_BYTES. Waits; the caller sets the deadline.
 
-    Raises OSError: the answer is incomplete or too large; ValueError: the status is not 200, or the URL is invalid.
+    Raises OSError if the answer is incomplete or too large, and ValueError if the status is not 200 or the URL is invalid.
     """
     accept = {"Accept": "application/json, application/jwk-set+json"}
     with exchange("GET", read_target(url), accept, b"", TIMEOUT_S) as (head, read_body):

@@ -1,4 +1,4 @@
-"""Sets of keys: the operator's, from settings and a file, and an issuer's (JWKS, RFC 7517).
+"""Reads sets of keys, the operator's from settings and a file, and an issuer's (JWKS, RFC 7517).
 
 In: the settings, and the bytes fetched by jwks.py. Out: lists of `Key` with distinct ids, or errors that name each invalid key by
 its id and never show any part of a key. The only I/O is reading the file, at start and at the operator's request.
@@ -18,14 +18,14 @@ from .keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHM, Key
 
 MAX_KEYS = 64
 MAX_KEYS_FILE_BYTES = 256 * 1024
-# The key id of HEADGATE_TOKEN_SECRET, needed only beside other keys.
+# The key id of HEADGATE_TOKEN_SECRET, needed only together with other keys.
 SECRET_KEY_ID = "default"
 
 
 def configured_keys(settings: Settings) -> list[Key]:
-    """Return the keys in HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET, read again each time.
+    """Read the keys in HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET.
 
-    Raises SettingsError: the file cannot be read or holds an invalid key.
+    Raises SettingsError if the file cannot be read or holds an invalid key.
     """
     keys = read_keys(settings.token_keys) if settings.token_keys else []
     if settings.token_secret is not None:
@@ -69,7 +69,7 @@ def read_keys(path: str) -> list[Key]:
 def read_jwks(text: bytes) -> list[Key]:
     """Return the keys of an issuer's set that can verify tokens here (`Key.from_jwk`).
 
-    Others are skipped, as an issuer may have keys for other purposes. Raises ValueError: it is not a JWKS, or has no usable
+    Skips others, because an issuer may have keys for other purposes. Raises ValueError if it is not a JWKS or has no usable
     key.
     """
     try:

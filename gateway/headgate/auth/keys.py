@@ -20,7 +20,7 @@ from headgate.settings.settings import STRONG_SECRET, is_weak_secret
 
 SECRET_ALGORITHM = "HS256"
 ALGORITHMS = (SECRET_ALGORITHM, "RS256", "ES256", "EdDSA")
-# (kty, crv) of an entry → its algorithm. Secrets (`oct`) are rejected, because every reader of the set could sign.
+# (kty, crv) of an entry → its algorithm. Without secrets (`oct`), with which every reader of the set could sign.
 _JWK_ALGORITHMS: Mapping[tuple[str, str], str] = {("RSA", ""): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 PUBLIC_ALGORITHMS = tuple(_JWK_ALGORITHMS.values())
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
@@ -42,10 +42,10 @@ class Key:
     key_id: str
     algorithm: str
     material: Any = field(repr=False)
-    # PyJWT's algorithm and prepared material; None if they do not fit, and such a key verifies nothing.
+    # PyJWT's algorithm and prepared material. None if they do not fit, so that the key verifies nothing.
     _algorithm: Any = field(init=False, repr=False, compare=False)
     _prepared: Any = field(init=False, repr=False, compare=False)
-    # Of a secret: the hashes of HMAC that have read the key (RFC 2104). Copying them takes half of the time of `hmac.digest`.
+    # For a secret, HMAC's hashes after reading the key (RFC 2104). Copying them takes half the time of `hmac.digest`.
     _inner: Any = field(init=False, repr=False, compare=False)
     _outer: Any = field(init=False, repr=False, compare=False)
 
@@ -83,9 +83,9 @@ class Key:
 
     @classmethod
     def from_text(cls, key_id: str, algorithm: str, text: str) -> Key:
-        """Return a configured key: a PEM public key, or for HS256 a secret (settings.STRONG_SECRET).
+        """Return a configured key from a PEM public key, or for HS256 from a secret (settings.STRONG_SECRET).
 
-        Raises ValueError: states the requirement that is not met, without any part of the key.
+        Raises ValueError with the requirement not met and without any part of the key.
         """
         if algorithm not in ALGORITHMS:
             raise ValueError(f"alg: expected one of {', '.join(ALGORITHMS)}")
@@ -104,7 +104,7 @@ class Key:
 
     @classmethod
     def from_jwk(cls, entry: object) -> Key | None:
-        """Return the key of an entry in an issuer's set: public, named, for signatures of one algorithm; None for others."""
+        """Return a key of an issuer's set if it is public, named, and for signatures of one algorithm; None otherwise."""
         if not isinstance(entry, dict):
             return None
         key_id, operations = entry.get("kid"), entry.get("key_ops")

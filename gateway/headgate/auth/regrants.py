@@ -1,14 +1,14 @@
-"""Regrants: explicit grants that replace a user's own for a time; how they are stored in Redis, and the copy in each gateway.
+"""Explicit grants replace a user's own for a time. They are stored in Redis, with a copy in each gateway.
 
 In: `regrant` from an application or the command line. Out: one field per user in the hash REGRANTED, with the grants and their
 end by Redis' clock. Each gateway holds a copy, `Regrants`, on its own monotonic clock. It reads the hash after each connect to
 Redis and receives each change as a question (services/clients.py).
 
-Explicit grants apply to every login and token of the user until they end or are lifted, so a reconnect does not restore a right
-that was taken away.
+Explicit grants apply to every login and token of the user until they end or are lifted, so a reconnect does not restore a
+removed right.
 
 A failover may lose the newest grants, and gateways write them back (repair.py). So that the newest decision about a user wins,
-each has its time, and lifted grants stay in the hash, as ended ones.
+each has its time, and lifted grants stay in the hash as ended ones.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ DEFAULT_REGRANTED_S = 3600
 
 
 class Explicit(msgspec.Struct, frozen=True):
-    """Grants that replace a user's own. Their end and the time of the decision (0: from a version without it) are in seconds
-    since 1970 by Redis' clock."""
+    """Grants that replace a user's own.
+
+    The end and the time of the decision are in seconds since 1970 by Redis' clock. The time is 0 from older versions.
+    """
 
     subscribe: tuple[str, ...]
     publish: tuple[str, ...]
@@ -58,10 +60,10 @@ def encode(explicit: Explicit) -> str:
 
 
 class Asking:
-    """An authenticator at work, as a context. If it regranted its own user, the gateway would ask it again without end.
+    """The context of a running authenticator. If it regranted its own user, the gateway would call it again without end.
 
     Args:
-        user: whom it is asked about, if that is known before its answer.
+        user: the user to authenticate, if known before the answer.
     """
 
     def __init__(self, user: str | None = None) -> None:
@@ -73,15 +75,15 @@ class Asking:
 
     def __exit__(self, *_: object) -> None:
         _asking.reset(self._token)
-        self._is_over = True  # greenlets that it has started inherit this context
+        self._is_over = True  # greenlets started by the authenticator inherit this context
 
     def check(self, user: str) -> None:
-        """Refuse an answer about a user whom it has regranted. Raises RuntimeError."""
+        """Raise RuntimeError if the authenticator has regranted the user of its answer."""
         if user in self._regranted:
             raise RuntimeError(_OWN_USER)
 
     def regrants(self, user: str) -> None:
-        """Note a regrant of a user. Raises RuntimeError: it is asked about that user."""
+        """Record a regrant. Raises RuntimeError if the user is the one to authenticate."""
         if not self._is_over:
             if user == self._user:
                 raise RuntimeError(_OWN_USER)
@@ -93,13 +95,13 @@ _asking: ContextVar[Asking | None] = ContextVar("headgate_asking", default=None)
 
 
 def note_regrant(user: str) -> None:
-    """Note that a user is regranted now. Raises RuntimeError: by the authenticator that is asked about the same user."""
+    """Record a regrant in the context of a running authenticator. Raises RuntimeError as `Asking.regrants`."""
     if (asking := _asking.get()) is not None:
         asking.regrants(user)
 
 
 def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return both lists, checked.
+    """Check both lists and return them.
 
     Raises:
         InvalidPattern: a pattern is invalid.
@@ -141,7 +143,7 @@ def lift(client: Client, user: str) -> None:
 
 
 def read_stored(client: Client) -> tuple[int, dict[str, Explicit]]:
-    """Return the time, and the explicit grants with those that have ended. Two round trips.
+    """Return Redis' time and the explicit grants, including ended ones. Two round trips.
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
@@ -167,16 +169,16 @@ class Regrants:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._of: dict[str, tuple[Explicit, float]] = {}
-        self._lifted: dict[str, tuple[Explicit, float]] = {}  # with the end of what was lifted
+        self._lifted: dict[str, tuple[Explicit, float]] = {}  # with the end of the lifted grants
 
     def replace(self, grants: Mapping[str, tuple[Explicit, int]]) -> list[str]:
-        """Replace the whole copy; values carry their remaining seconds. Return the users whose grants changed."""
+        """Replace the whole copy. Values carry their remaining seconds. Returns the users with changed grants."""
         known, now_s = self._active(self._of), self._now_s()
         self._of = {user: (each, now_s + left_s) for user, (each, left_s) in grants.items()}
         return [user for user in {**known, **self._of} if known.get(user) != self.of(user)]
 
     def known(self) -> dict[str, Explicit]:
-        """Return the active explicit grants, and for each lifted one a decision that is newer than it."""
+        """Return the active explicit grants, and a newer decision for each lifted one."""
         self._lifted = {user: self._lifted[user] for user in self._active(self._lifted)}
         return {user: each for user, (each, _) in self._lifted.items()} | self._active(self._of)
 
@@ -215,11 +217,11 @@ def _readable(value: bytes) -> Explicit | None:
     try:
         return _read(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # not written by us
+        return None  # another program wrote this
 
 
 def _sweep(client: Client, now_s: int, user: str) -> None:
-    """Remove ended grants to make room. Raises LimitReached: none has ended, and `user` has none to replace."""
+    """Remove ended grants to make room. Raises LimitReached if none has ended and `user` has none to replace."""
     fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
     ended = [name for name, value in fields.items() if (each := _readable(value)) is None or each.until_s <= now_s]
     if ended:

@@ -1,10 +1,10 @@
-"""The repair of rights in Redis: a gateway that reads revocations and explicit grants writes back what Redis has lost of them.
+"""Repairs rights in Redis. A gateway that reads revocations and explicit grants writes back those that Redis has lost.
 
-In: the copies of the gateway (revocation.py, regrants.py). Out: what Redis and the copies have. Whatever happened in between,
-the newest decision about a user or token counts, and nothing is taken out of Redis. `KeptKeys` notices the loss of a whole key.
+In: the copies of the gateway (revocation.py, regrants.py). Out: the union of Redis and the copies. In every case the newest
+decision about a user or token counts, and nothing is removed from Redis. `KeptKeys` notices the loss of a whole key.
 
-One command adds what is missing, and then every gateway reads everything again. So of many gateways that find the same loss, the
-first one repairs it.
+One command adds the missing entries, and then every gateway reads everything again. So the first of many gateways with the same
+loss repairs it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .revocation import KEPT_S, MAX_REVOCATIONS, MAX_REVOKED_S, Decision
 
 log = structlog.get_logger("headgate.revocation")
 
-# The message on the channel of revocations that Redis has rights again which it had lost. No revocation has this form.
+# The message on the channel of revocations after lost rights were written back. No revocation has this form.
 WRITTEN_BACK = b"written back"
-# Two decisions about a member count as newer and older from this distance on. A gateway knows the time of one that it has
-# received only within the time of the call, and its address may have led to the old primary for five seconds.
+# A decision counts as newer than another from this distance on. A gateway knows the time of a received decision only within the
+# time of the call, and may have been connected to the old primary for five seconds.
 APART_S = 10
-# Members in one command. A function of Redis takes no more than 8,000 arguments.
+# Members in one command. A Redis function takes at most 8,000 arguments.
 _STRIDE = 1000
 
 
 def read_revoked(client: Client, known: Iterable[Decision] = ()) -> list[Decision]:
-    """Return every active revocation, at most twice MAX_REVOCATIONS. First write those of `known` back that Redis lacks.
+    """Return every active revocation, at most twice MAX_REVOCATIONS. First writes back those of `known` that Redis lacks.
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
@@ -55,24 +55,24 @@ def read_revoked(client: Client, known: Iterable[Decision] = ()) -> list[Decisio
 
 
 def lacking(known: Iterable[Decision], stored: Mapping[str, Decision]) -> list[Decision]:
-    """Return the known revocations of which Redis has neither the decision nor a newer one."""
+    """Return the known revocations for which Redis has neither this nor a newer decision."""
     return [
         each
         for each in known
         if each.left_s > 0
         and (
             (there := stored.get(each.member)) is None
-            # An older decision that refuses for longer stays. If a lift is lost, it has to be repeated.
+            # An older decision with a later end stays. A lost lift must be repeated.
             or min(there.age_s - each.age_s, each.left_s - there.left_s) > APART_S
         )
     ]
 
 
 def read_regrants(client: Client, known: Mapping[str, Explicit] | None = None) -> dict[str, tuple[Explicit, int]]:
-    """Return the active explicit grants with their remaining seconds. First write those of `known` back that Redis lacks.
+    """Return the active explicit grants with their remaining seconds. First writes back those of `known` that Redis lacks.
 
-    A user without grants there is only added, so no decision since the read is overwritten. Of an older decision and one within
-    these milliseconds, the repair may replace the latter.
+    A user without grants there is only added, so a decision since the read is never overwritten. For a user with an older
+    decision, the repair may overwrite one made within these milliseconds.
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
@@ -112,8 +112,8 @@ class KeptKeys:
 def _adding(lost: Sequence[Decision], stored: Mapping[str, Decision], now_s: int) -> Iterator[Command]:
     """Return the commands that write revocations back.
 
-    A member that is not in the set is only added, so no decision since the read is overwritten. For one with an older decision
-    the later end counts.
+    A member missing from the set is only added, so a decision since the read is never overwritten. For a member with an older
+    decision the later end counts.
     """
     for option, is_there in (("NX", False), ("GT", True)):
         pairs = [(each.score(now_s), each.member) for each in lost if (each.member in stored) is is_there]
@@ -122,7 +122,7 @@ def _adding(lost: Sequence[Decision], stored: Mapping[str, Decision], now_s: int
 
 
 def _write_back(client: Client, key: str, commands: Sequence[Command], expire_s: int) -> None:
-    """Write what Redis has lost, and make all gateways read everything again if any was still missing."""
+    """Write lost rights back, and make all gateways read everything again if any was still missing."""
     if not commands:
         return
     try:
@@ -131,5 +131,5 @@ def _write_back(client: Client, key: str, commands: Sequence[Command], expire_s:
         if written:  # otherwise another gateway was first
             call(client, "PUBLISH", revoked_channel(database_number(client)), WRITTEN_BACK)
             log.warning("rights written back", key=key, written=written)
-    except HeadgateError as error:  # this gateway applies them all the same
+    except HeadgateError as error:  # this gateway still applies them
         log.warning("rights not written back", key=key, error=error.message)

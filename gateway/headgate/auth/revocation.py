@@ -1,4 +1,4 @@
-"""Revocation of users and tokens for a time; how it is stored in Redis, and the copy in each gateway.
+"""Revocations of users and tokens for a time. They are stored in Redis, with a copy in each gateway.
 
 In: `revoke` from a publisher or the command line. Out: a member `user:<name>` or `token:<id>` in the sorted set REVOKED, scored
 with its end by Redis' clock, and a message on its channel. Each gateway holds a copy, `Revocations`, on its own monotonic
@@ -6,9 +6,8 @@ clock, which revocation_watch.py keeps up to date.
 
 Revoking a user refuses every identity with that name, with old and new tokens, until the revocation ends or is lifted.
 
-A failover may lose the newest revocations, and gateways write them back (repair.py). So that the newest decision
-about a member wins, the fraction of a score is the time of the decision, and a lifted member stays in the set for KEPT_S, with
-an end that has passed.
+A failover may lose the newest revocations, and gateways write them back (repair.py). So that the newest decision about a member
+wins, the fraction of a score is the time of the decision, and a lifted member stays in the set for KEPT_S with a past end.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ MAX_REVOKED_S = 400 * 86400
 # A sweep takes half a millisecond, so a flood of messages must not cause one each.
 SWEEP_EVERY_S = 1.0
 MAX_TOKEN_ID_CHARACTERS = 255
-# A message on the channel: the seconds, and a name or id in UTF-8.
+# The most bytes of a message on the channel, which has the seconds and a name or id in UTF-8.
 MAX_NEWS_BYTES = 2048
 USER, TOKEN = "user", "token"
 # How long an ended or lifted revocation stays in the set, unless the set is full. A gateway without news for longer writes
-# nothing back, as it could not know of a lift.
+# nothing back, because it could have missed a lift.
 KEPT_S = 3600
-# The time of a decision modulo this, twelve days, fits into the fraction of a score.
+# The time of a decision modulo this (twelve days) fits into the fraction of a score.
 _AT_MODULO_S = 2**20
 
 
 class Decision(NamedTuple):
-    """The newest decision about a member: refused for `left_s` more seconds (lifted or ended: 0 or less), made `age_s` ago."""
+    """The newest decision about a member, made `age_s` ago. It refuses the member for `left_s` more seconds, if above 0."""
 
     member: str
     left_s: int
@@ -53,7 +52,7 @@ class Decision(NamedTuple):
 
     @classmethod
     def read(cls, member: str, score: float, now_s: int) -> Decision:
-        """Return what a score says. A lift ends when it is made, and has ended even if Redis' clock was set back since."""
+        """Read a score. The end of a lift is its own time, and it has ended even if Redis' clock was set back since."""
         end_s, fraction = divmod(score, 1)
         at_s, left_s = round(fraction * _AT_MODULO_S), int(end_s) - now_s
         is_lift = int(end_s) % _AT_MODULO_S == at_s
@@ -61,7 +60,7 @@ class Decision(NamedTuple):
 
     def score(self, now_s: int) -> str:
         """Return the score."""
-        # One for a multiple of twelve days must not read as a lift.
+        # A revocation for a multiple of twelve days must not read as a lift.
         age_s = self.age_s + (self.left_s > 0 and (self.left_s + self.age_s) % _AT_MODULO_S == 0)
         return repr(now_s + self.left_s + (now_s - age_s) % _AT_MODULO_S / _AT_MODULO_S)
 
@@ -70,7 +69,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     """Refuse a user, or one token, for `for_s` seconds from now; 0 lifts it. Waits for Redis, three round trips.
 
     The last call wins. When this returns, the revocation is stored, and every gateway that reaches Redis applies it within a
-    second. Return how many gateway processes have received it. After a failover that has lost it, each of these writes it back.
+    second. Returns how many gateway processes have received it. If a failover loses it, each of them writes it back.
 
     Raises:
         InvalidRequest: not exactly one of `user` and `token_id`, or an invalid value.
@@ -83,7 +82,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 
 
 def revoke_member(client: Client, member: str, for_s: int) -> int:
-    """Do as `revoke`, for a checked member. Raises as `revoke`."""
+    """Same as `revoke`, for a checked member."""
     now_s = int(call_at(client, REVOKED, "TIME")[0])
     _, count, known = call_all(client, [_sweep(now_s - KEPT_S), ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
     if known is None and int(count) >= MAX_REVOCATIONS:
@@ -117,11 +116,11 @@ class Revocations:
         self._of = {member: (now_s + left_s, now_s - age_s) for member, left_s, age_s in decisions}
 
     def note_current(self) -> None:
-        """Note that the copy is as in Redis now."""
+        """Record that the copy equals Redis now."""
         self._current_s = self._now_s()
 
     def known(self) -> list[Decision]:
-        """Return the active revocations, or none if lifts may have been forgotten since the copy was as in Redis."""
+        """Return the active revocations, or none if Redis may have dropped lifts since the copy last equalled it."""
         now_s = self._now_s()
         if now_s - self._current_s >= KEPT_S:
             return []
@@ -132,7 +131,7 @@ class Revocations:
         ]
 
     def apply(self, message: bytes) -> str | None:
-        """Apply a message of the channel; return the revoked member, or None if it lifts one or is not ours."""
+        """Apply a message of the channel; return the revoked member, or None for a lift or an unknown message."""
         left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
         if not left.isascii() or not left.isdecimal() or len(left) > 9 or kind_of(member) is None:
             return None
@@ -143,7 +142,7 @@ class Revocations:
         self._of[member] = now_s + int(left), now_s
         if len(self._of) > MAX_REVOCATIONS and now_s - self._swept_s >= SWEEP_EVERY_S:
             self._forget_ended()
-        if len(self._of) > 2 * MAX_REVOCATIONS:  # more than `revoke` ever stores, so it is applied and not kept
+        if len(self._of) > 2 * MAX_REVOCATIONS:  # `revoke` never stores as many, so it is applied but not kept
             del self._of[member]
         return member
 

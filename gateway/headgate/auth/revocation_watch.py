@@ -4,12 +4,12 @@ In: the set REVOKED of revocation.py and its channel. Out: `on_revoked(members)`
 
 Rules. 1. After every (re)connect it subscribes, waits for Redis' confirmation, and then reads the whole set, so it misses
 nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. While Redis is unreachable, the known revocations
-stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
-what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. It tries again with
-each new link, and after ten minutes. 5. A process that
-stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`). 6. Each read
-first writes back what Redis has lost, and then every watch reads again. 7. In a Cluster it leaves a node that no longer owns the
-set. That node still answers each PING, and Redis counts the receivers of a message at the owner only.
+stay active. Before the first read, no client is admitted. 4. If this Redis user may not subscribe to the other channel or read
+the keys that `begin` needs, as with the rights for an older version, the watch logs that and continues without it. It retries
+with each new link, and after ten minutes. 5. A process that stood still reads the set again, over another link, before it
+passes on events that arrived since (`renew`). 6. Each read first writes back lost revocations, and then every watch reads
+again. 7. In a Cluster it leaves a node that no longer owns the set, because Redis counts the receivers of a message only at the
+owner. The old node still answers each PING.
 """
 
 from __future__ import annotations
@@ -60,15 +60,20 @@ class Listening(NamedTuple):
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy; `known` once it has been read, `was_known` also since the last `renew`.
-    `last_error`: why it is outdated.
+    """See the module.
 
     Args:
-        on_revoked: receives members that are refused from now on.
-        read: returns the whole set from Redis, which has those of a given list again that it had lost.
+        on_revoked: receives newly revoked members.
+        read: returns the whole set from Redis, after writing back those of a given list that it had lost.
         open_link: returns an unconnected link.
         wait: suspends the greenlet for a number of seconds.
         also: another channel on the same link.
+
+    Attributes:
+        revocations: the copy.
+        known: whether the copy has been read.
+        was_known: set once the copy has been read since the last `renew`.
+        last_error: why the copy is outdated.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class RevocationWatch:
         self.last_error: HeadgateError | None = None
         self._read, self._open_link, self._wait = read, open_link, wait
         self._url, self._is_in_cluster = redis_url, is_cluster(redis_url)
-        self._also = self._listening = also  # `_listening`: None while this Redis user may not have it
+        self._also = self._listening = also  # `_listening` is None while this Redis user may not have it
         self._on_revoked = on_revoked
         self._client = client
         self._channel = revoked_channel(database_number(self._client))
@@ -104,7 +109,7 @@ class RevocationWatch:
     def check(self, identity: Identity) -> None:
         """Refuse a revoked identity, and every identity before the first read.
 
-        Raises Unauthorized: `revoked`; BusUnavailable: Redis has not been reached yet.
+        Raises Unauthorized (`revoked`), and BusUnavailable if Redis has not been reached yet.
         """
         if not self.known:
             raise BusUnavailable("the gateway has not read the revocations yet")
@@ -135,7 +140,7 @@ class RevocationWatch:
                     replies = link.read()
                     self._take(replies)
                     wait_s = FIRST_RECONNECT_S
-                    # A Redis with a full disk confirms each subscription, and refuses each PING after it.
+                    # A Redis with a full disk confirms each subscription and then refuses each PING.
                     if any(reply[0] == b"pong" for reply in replies):
                         logged = ""
                         unheard = "" if self._listening else unheard
@@ -161,7 +166,7 @@ class RevocationWatch:
                 wait_s = min(wait_s * 2, LAST_RECONNECT_S)
 
     def _reconnect(self) -> None:
-        """Close the link, which is no fault to be logged."""
+        """Close the link, without logging a fault."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -179,11 +184,11 @@ class RevocationWatch:
                 if link is not None and self.known:
                     link.send(("PING", b""))
                     if self._is_in_cluster:
-                        call(self._client, "ZRANGE", REVOKED, 0, 0)  # so that the client knows the owner
+                        call(self._client, "ZRANGE", REVOKED, 0, 0)  # makes the client learn the owner
                         if server_of(self._client, REVOKED) != link.address:
                             link.leave()
             except HeadgateError:
-                continue  # the read fails too, and reports it
+                continue  # the read fails, too, and reports it
 
     def _take(self, replies: list[list[bytes]]) -> None:
         """Apply the replies of one read. A confirmed subscription, or a write-back, triggers reading the whole set."""

@@ -1,4 +1,4 @@
-"""Scopes: the rights of an API key over HTTP. No I/O.
+"""Scopes are the rights of an API key over HTTP. No I/O.
 
     publish:PATTERN  read:PATTERN  presence:PATTERN     events, the log, members of the topics of a pattern
     send:PATTERN                                        events of these topics to one client, outside the log
@@ -6,8 +6,8 @@
     inbox:write  clients:write  users:write  consumers:write  pauses:write  keys:write  change them
     admin                                               everything, in every namespace
 
-A scope covers itself. A scope with a pattern also covers contained patterns, as a token's grants do; one that ends in `:write`
-covers the one without; `admin` covers all.
+A scope covers itself. A scope with a pattern also covers contained patterns, as a token's grants do. A scope that ends in
+`:write` also covers the scope without it, and `admin` covers all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WRITE = ":write"
 
 
 def check_scope(text: object) -> str:
-    """Return a valid scope. Raises InvalidRequest: it is not a scope; InvalidPattern: its pattern is invalid."""
+    """Check a scope and return it. Raises InvalidRequest or InvalidPattern."""
     if isinstance(text, str):
         if text in PLAIN:
             return text
@@ -47,7 +47,7 @@ def check_scope(text: object) -> str:
 def check_scopes(texts: Iterable[object]) -> tuple[str, ...]:
     """Return scopes in order, without duplicates.
 
-    Raises InvalidRequest, InvalidPattern: one is invalid, or there are none or more than MAX_SCOPES.
+    Raises InvalidRequest or InvalidPattern for an invalid scope, for none, or for more than MAX_SCOPES.
     """
     scopes = tuple(dict.fromkeys(map(check_scope, texts)))
     if not 1 <= len(scopes) <= MAX_SCOPES:

@@ -1,4 +1,4 @@
-"""JWTs, verified or minted for development with the keys of this gateway. No I/O.
+"""Verifies JWTs with the keys of this gateway, and mints them for development. No I/O.
 
 In: the `token` of a handshake or a `refresh`, and the keys configured (key_sets.py) or fetched (jwks.py). Out: an `Identity`, or
 `Unauthorized` with its reason (errors.py) and no part of the token.
@@ -34,7 +34,7 @@ _REFUSED_HEADERS = frozenset(("crit", "b64", "jku", "jwk", "x5u", "x5c"))
 # From base64url to base64. Letters that only base64 has become invalid.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/\0\0")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-# By length modulo four (1 is impossible): the padding, and the last letters whose unused bits are 0.
+# By length modulo four (1 is impossible), the padding, and the last letters with unused bits of 0.
 _PADDING = (b"", b"", b"==", b"=")
 _LAST_LETTERS: tuple[Collection[str], ...] = ((), (), _LETTERS[::16], _LETTERS[::4])
 
@@ -47,7 +47,7 @@ class Tokens:
         audience, leeway_s, now, issuer: as `ClaimRules`.
 
     Attributes:
-        keys: those in use, by id; a new object after each replacement.
+        keys: the current keys by id. A new object after each replacement.
         are_quick: whether verifying costs about 15 µs, as with secrets only. A public key may take 1 ms.
         may_come: returns whether a key with an unknown id ("" without an id) may still arrive. Must not wait.
     """
@@ -71,7 +71,7 @@ class Tokens:
     def configured(cls, settings: Settings) -> Tokens | None:
         """Return the tokens of the settings, or None if they name no key.
 
-        Raises SettingsError: the file of keys cannot be read or holds an invalid key.
+        Raises SettingsError if the file of keys cannot be read or holds an invalid key.
         """
         keys = configured_keys(settings)
         if not keys and settings.token_jwks_url is None:
@@ -90,7 +90,7 @@ class Tokens:
     def verify(self, token: object) -> Identity:
         """Return the identity that a token proves. Pure computation, about 15 µs for HS256.
 
-        Raises Unauthorized: with its reason.
+        Raises Unauthorized with its reason.
         """
         if token is None or token == "":
             raise Unauthorized(Reason.NO_TOKEN)
@@ -136,8 +136,8 @@ class Tokens:
     def _signed_payload(self, token: str) -> bytes:
         """Return the payload after verifying its signature.
 
-        These are the steps of PyJWT's `decode` with its own algorithms, each taken once. PyJWT decodes a token twice, checks
-        every character in Python, and validates the key for every token: 34 of the 41 µs of an HS256 token.
+        These are the steps of PyJWT's `decode` with its algorithms, each taken once. PyJWT decodes a token twice, checks every
+        character in Python, and validates the key for every token, which takes 34 of the 41 µs of an HS256 token.
         """
         parts = token.split(".")
         if len(parts) != 3:
@@ -177,8 +177,8 @@ class Tokens:
 def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[Handshake], Identity]:
     """Return the default authenticator, used when an application sets none.
 
-    A client without a token is anonymous where that is configured, and refused elsewhere. A refused token never makes a client
-    anonymous.
+    A client without a token is anonymous in namespaces configured for that, and refused in others. A refused token never makes
+    a client anonymous.
     """
     anyone: Identity | None = None
     if settings.dev:
@@ -233,8 +233,8 @@ MAX_PROVEN = 1024
 class ProvenTokens:
     """Verified tokens and their identities, cached for callers that send a token with every request. No I/O.
 
-    The cache holds only what cannot change, signature and claims. The caller checks expiry and revocation each time. Its key is
-    the token's SHA-256, so tokens cannot be read from it and lookup times reveal nothing about them.
+    Signature and claims of a token cannot change, so only these are cached. The caller checks expiry and revocation each time.
+    The cache's key is the token's SHA-256, so tokens cannot be read from it and lookup times reveal nothing about them.
     """
 
     def __init__(self) -> None:
@@ -242,13 +242,13 @@ class ProvenTokens:
         self._identities: OrderedDict[bytes, Identity] = OrderedDict()
 
     def get(self, token: str, keys: object) -> Identity | None:
-        """Return the identity of a token that was added with these keys."""
+        """Return the cached identity of a token for these keys."""
         if keys is not self._keys or len(token) > MAX_TOKEN_BYTES:
             return None
         return self._identities.get(_digest(token))
 
     def add(self, token: str, keys: object, identity: Identity) -> None:
-        """Cache what a token proved with these keys. Other keys empty the cache."""
+        """Cache the identity of a token for these keys. Other keys empty the cache."""
         if keys is not self._keys:
             self._identities.clear()
             self._keys = keys

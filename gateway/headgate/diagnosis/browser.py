@@ -1,7 +1,7 @@
 """A client of a gateway that connects as a page does, over a WebSocket or long polls, to test the gateway from outside.
 
 In: the public URL, a namespace, the `auth` of a CONNECT. Out: the welcome, and each event with its arrival time by this
-process' clock, or why there is no connection. A thread collects them. It does not reconnect, because the doctor looks for lost
+process' clock, or why there is no connection. A thread collects them. It does not reconnect, because the doctor checks for lost
 connections.
 """
 
@@ -27,10 +27,10 @@ from websockets.typing import Origin
 from headgate.runtime.http_exchange import exchange
 from headgate.settings.addresses.http_target import read_target
 
-# For websockets, which logs an answer that it did not expect with a traceback. The error that it raises says enough.
+# Silences the library websockets, which logs a traceback for an unexpected answer. The error that it raises is enough.
 _UNHEARD = logging.Logger("headgate.doctor", logging.CRITICAL + 1)
 
-# Of Engine.IO 4 and Socket.IO 5: the first character of a packet, and of the message in it.
+# The first character of a packet of Engine.IO 4, and of the Socket.IO 5 message in it.
 _OPEN, _CLOSE, _PING, _PONG, _MESSAGE = "0", "1", "2", "3", "4"
 _CONNECT, _EVENT, _ANSWER, _REFUSED = "0", "2", "3", "4"
 _SUBSCRIBE_ID = "1"
@@ -39,10 +39,10 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class NotConnected(Exception):
-    """There is no connection, or it has ended; the text says why.
+    """There is no connection, or it has ended. The text gives the reason.
 
     Attributes:
-        status: of an HTTP answer that came instead.
+        status: of an HTTP answer in place of a connection.
         code: of a refusal by the gateway (docs/protocol.md).
     """
 
@@ -75,14 +75,14 @@ class Browser(ABC):
         self._closed = False
         self._welcome: queue.Queue[Any] = queue.Queue()
         self._answers: queue.Queue[Any] = queue.Queue()
-        # The id of each event and its time of arrival; None: that was the last one.
+        # The id of each event and its time of arrival. None marks the end.
         self._events: queue.Queue[tuple[str | None, float] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
         """Connect, join the namespace, and return the welcome.
 
-        Raises NotConnected: there is no answer, or not that of a gateway; Refused: the gateway refuses this client.
+        Raises NotConnected without an answer from a gateway, and Refused if the gateway refuses this client.
         """
         began_s = time.monotonic()
         self._open()
@@ -247,7 +247,7 @@ class PollingBrowser(Browser):
                 raise ValueError
             packet = json.loads(opening[1:])
             self._session = f"&sid={packet['sid']}"
-            self._hold_s = packet["pingInterval"] / 1000 + self.timeout_s  # with a ping it answers any poll
+            self._hold_s = packet["pingInterval"] / 1000 + self.timeout_s  # a ping ends every poll
         except (ValueError, KeyError, TypeError) as error:
             raise NotConnected("what answers is no gateway of Engine.IO 4") from error
 
@@ -285,7 +285,7 @@ class PollingBrowser(Browser):
 
 
 def refusal_of(status: int, content: bytes) -> NotConnected:
-    """Return what an HTTP answer says in place of a connection: the gateway's refusal, or how the answer begins."""
+    """Return the error for an HTTP answer in place of a connection, with the gateway's refusal or the start of the answer."""
     text = content.decode("utf-8", "replace")
     try:
         error = json.loads(text)["error"]

@@ -1,7 +1,7 @@
 """The doctor, which checks everything between a publisher and a page in the order in which an event travels.
 
-In: the addresses of Redis and the public URL, and credentials for a client. Out: findings with their sections, as they appear,
-and the times of the probe's hops. A part that cannot be checked is a finding, and the rest is still checked.
+In: the addresses of Redis and the public URL, and credentials for a client. Out: results with their sections, as they appear,
+and the times of the probe's hops. A part that cannot be checked gives a result, too, and the rest is still checked.
 
 `headgate check` is the first section alone; it only reads from Redis.
 """
@@ -49,7 +49,7 @@ DATA = {"probe": True, "by": "headgate doctor"}
 class Probe:
     """See the module.
 
-    `hops` holds those measured so far: milliseconds from the publish on, or None where the event has not come.
+    `hops` holds the hops measured so far, in milliseconds after the publish, or None if the event has not come.
     """
 
     def __init__(self, redis_url: str, client: Client, namespace: str, topic: str, within_s: float) -> None:
@@ -90,7 +90,7 @@ class Probe:
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _receive(self, listener: LiveEvents) -> None:
-        with suppress(HeadgateError):  # closed or broken; the event has arrived by then, or not
+        with suppress(HeadgateError):  # closed or broken; the hop reports whether the event arrived
             for topic, message in listener.read():
                 if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == self._id:
                     self._arrived_s = time.monotonic()
@@ -138,7 +138,7 @@ class Probe:
 
 @dataclass(slots=True)
 class Doctor:
-    """See the module, and the options of `headgate doctor`. `no_redis` says why `redis_url` is None.
+    """See the module, and the options of `headgate doctor`. `no_redis` is the reason if `redis_url` is None.
 
     `hops` are complete when `examine` has ended.
     """
@@ -154,7 +154,7 @@ class Doctor:
     hops: dict[str, float | None] = field(default_factory=dict)
 
     def examine(self) -> Iterator[tuple[str, CheckResult]]:
-        """Yield (section, finding). Takes `idle_s` plus a few `timeout_s`."""
+        """Yield (section, result). Takes `idle_s` plus a few `timeout_s`."""
         if self.redis_url is None:
             assert self.no_redis is not None
             yield REDIS, _of_error(self.no_redis)
@@ -209,13 +209,13 @@ FEW_FILES = 4096
 FEW_WAITING = 4096
 _FILES_FIX = "set LimitNOFILE=65536 in its unit, or ulimit -n 65536 before it starts"
 _PROC = Path("/proc")
-# Above the first, histograms across two clocks mean nothing. Above the second, tokens are refused (their leeway is 5 s).
+# Above the first, histograms across two clocks are meaningless. Above the second, tokens are refused (their leeway is 5 s).
 NOTICED_S, REFUSED_S = 0.25, 4.0
 _CLOCK_FIX = "run chrony or systemd-timesyncd on both machines"
 
 
 def check_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[CheckResult]:
-    """Yield a finding for this machine, whose clock is `skew_s` ahead of Redis', and for each gateway that reports its own."""
+    """Yield a result for this machine's clock, which is `skew_s` ahead of Redis', and for each gateway that reports its own."""
     yield _clock("clock of this machine", skew_s)
     for load in sorted(loads.values(), key=lambda load: load.name):
         if load.skew_ms is not None:
@@ -223,7 +223,7 @@ def check_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[CheckResu
 
 
 def check_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[CheckResult]:
-    """Yield findings about this machine, and about the descriptors of each gateway."""
+    """Yield results about this machine, and about the descriptors of each gateway."""
     yield _somaxconn(proc)
     gateways = sorted(loads.values(), key=lambda load: load.name)
     for load in gateways:

@@ -1,7 +1,7 @@
 """The live events of a namespace as they pass through Redis, for `headgate tail` and for the doctor's probe.
 
-In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as sent; the caller decodes it. Invalid topics come
-too. The connection never reconnects; the log has what it missed.
+In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as sent, for the caller to decode. Invalid topics are
+included. It never reconnects, because the log has the missed events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LiveEvents:
     """See the module. One thread reads; another may `close`.
 
     Raises:
-        UnknownNamespace, InvalidPattern: nothing was connected.
+        UnknownNamespace, InvalidPattern: before connecting.
         BusUnavailable, BusRefused: from `listen` and `read`, also when the namespace's slot moves in a Cluster.
     """
 
@@ -34,14 +34,14 @@ class LiveEvents:
         self._prefix, self._mixed_prefix = (of(namespace, database).encode() for of in (channel_prefix, mixed_prefix))
         self._last = b"", b""  # the last channel and message
         if is_cluster(url):
-            # In a Cluster, logged events come on one sharded channel with the topic in front; those without an offset come as
+            # In a Cluster, logged events come on one sharded channel with the topic in front. Events without an offset come as
             # usual.
             self._commands.append(("SSUBSCRIBE", feed_channel(namespace, database)))
         self._link = subscriber_link.SubscriberLink(url, key=log_key(namespace))
         self._early: list[list[bytes]] = []
 
     def listen(self, within_s: float | None = None) -> None:
-        """Connect and wait until the subscription is active; each answer may take `within_s`, or any time for None."""
+        """Connect and wait until the subscription is active. Each answer may take `within_s`, or any time with None."""
         self._link.connect()
         if within_s is not None:
             self._link.settimeout(within_s)

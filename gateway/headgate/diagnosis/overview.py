@@ -1,7 +1,7 @@
 """The overview of a system as Redis knows it, for `headgate status`.
 
-In: a client. Out: Redis, the gateway processes, the namespaces with their logs, the consumers, the pauses, and findings about
-problems. It changes nothing and asks no gateway; each reports to Redis every five seconds.
+In: a client. Out: the state of Redis, the gateway processes, the namespaces with their logs, the consumers and the pauses, and
+results about problems. It changes nothing and asks no gateway, because each reports to Redis every five seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .redis_state import check_consumers, check_gateways, check_writes, retentio
 
 @dataclass(frozen=True, slots=True)
 class RedisState:
-    """All primaries of Redis together; None for what one of them does not report."""
+    """All primaries of Redis together. A value is None if one of them does not report it."""
 
     server: str
     used_bytes: int | None
@@ -82,7 +82,7 @@ class Overview:
 
 
 def read_overview(client: Client, url: str) -> Overview:
-    """Return the overview. About ten round trips; finding the consumers scans the names of all keys.
+    """Return the overview. Takes about ten round trips, and scans the names of all keys to find the consumers.
 
     Raises BusUnavailable, BusRefused: Redis does not answer, or refuses this user.
     """
@@ -121,7 +121,7 @@ def wrong(
     *,
     takes_writes: bool = True,
 ) -> Iterator[CheckResult]:
-    """Yield problems to look at. A process that cannot write to Redis cannot report itself."""
+    """Yield problems. A process that cannot write to Redis cannot report itself."""
     registered = sum(namespace.gateways for namespace in namespaces)
     if not rows and not takes_writes:
         yield unknown("gateways", "none has told of itself, which it cannot while Redis refuses writes: some may be at work")

@@ -1,7 +1,7 @@
-"""The public URL: everything between a browser and the gateway, tested as a browser uses it.
+"""Tests the public URL, with everything between a browser and the gateway, as a browser uses it.
 
-In: the URL where pages connect, and credentials for a client. Out: findings about TLS, answers, WebSocket, long polls and quiet
-connections, each with a setting for the proxy or the gateway, and two connected clients for the probe.
+In: the URL where pages connect, and credentials for a client. Out: results about TLS, answers, WebSocket, long polls and quiet
+connections, with a setting for the proxy or the gateway to fix each, and two connected clients for the probe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.settings.addresses.origins import parse_origin
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 
 SOON_DAYS = 14
-# An answer's Date has whole seconds, and the answer took time to arrive.
+# An answer's Date has whole seconds, and the answer takes time to arrive.
 DATE_OFF_S = 3.0
 _POLL_S = 0.05
 _UPGRADE_FIX = 'let the proxy pass the upgrade on (nginx: proxy_http_version 1.1, Upgrade and Connection "upgrade")'
@@ -43,8 +43,8 @@ class PublicUrl:
 
     Args:
         url: where pages connect, such as https://app.example.com.
-        auth: of the CONNECT, with a token if there is one.
-        origin: of the pages; None means that of the URL.
+        auth: of the CONNECT, with the token if any.
+        origin: of the pages; None for the URL's.
         idle_s: how long both connections stay quiet.
 
     Raises:
@@ -75,7 +75,7 @@ class PublicUrl:
         self.welcome: Mapping[str, Any] = {}
 
     def check(self) -> Iterator[CheckResult]:
-        """Yield the findings. Takes `idle_s` plus at most a few `timeout_s`."""
+        """Yield the results. Takes `idle_s` plus at most a few `timeout_s`."""
         if self._target.scheme == "https":
             yield from self._tls()
         yield self._join("WebSocket", self._websocket)
@@ -86,7 +86,7 @@ class PublicUrl:
             yield from self._idle()
 
     def subscribe(self, pattern: str) -> Iterator[CheckResult]:
-        """Subscribe each connected client; yield a finding for each failure and go on."""
+        """Subscribe each connected client; yield a result for each failure and continue."""
         for name, browser in list(self.browsers.items()):
             try:
                 browser.subscribe(pattern)
@@ -162,18 +162,18 @@ class PublicUrl:
 
 
 def _lost_session(name: str, text: str) -> CheckResult | None:
-    """Return a warning if another gateway has answered than the one with the session, which concerns no client of our own."""
+    """Return a warning if a gateway without the session has answered, which does not affect our JavaScript client."""
     return warning(name, text, _STICKY_FIX) if "Session ID unknown" in text else None
 
 
 def _fix(name: str, error: NotConnected) -> str | None:
-    """Return what to do about a failed connection."""
+    """Return the fix for a failed connection."""
     text = str(error)
     if error.code == "origin_not_allowed" or error.status == 403:
         return _ORIGIN_FIX
     if error.code == "unknown_host" or error.status == 421:
         return _HOST_FIX
-    if error.code not in ("", "bad_request"):  # possibly an upgrade whose headers were removed
+    if error.code not in ("", "bad_request"):  # bad_request may be an upgrade without its headers
         return None
     if error.status in (502, 503, 504):
         return "start a gateway behind the proxy, and see its /healthz"

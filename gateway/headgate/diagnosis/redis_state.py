@@ -1,7 +1,7 @@
-"""Redis, as Headgate needs it: all of `headgate check`, and the first part of `headgate doctor`.
+"""Checks Redis for `headgate check`, and for the first part of `headgate doctor`.
 
-In: a client, and its URL. Out: findings in the order of printing. Nothing is written unless `load` requests the function
-libraries, but Redis is sent writes that change nothing, which it refuses as it would refuse events.
+In: a client, and its URL. Out: results in the order of printing. It writes nothing unless `load` requests the function
+libraries, but it sends Redis writes without effect, which Redis refuses if it would refuse events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headgate.redis.registry import Served, read_groups, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
 from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 
-# What a gateway reads in addition to logs and channels. Without the right to one of them, it runs without that feature.
+# Keys that a gateway reads in addition to logs and channels. Without the right to one, it runs without that feature.
 _READS = (
     ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("HLEN", LOADS),
 )  # fmt: skip
@@ -38,7 +38,7 @@ _FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|
 
 
 def check_gateways(client: Client) -> Iterator[CheckResult]:
-    """Yield a finding for each gateway whose events come from another server. Raises as `redis.client.call`."""
+    """Yield a result for each gateway that gets its events from another server. Raises as `redis.client.call`."""
     server = server_token(client, LOADS)
     rows = loads.read(client, server)
     for load in rows.loads.values():
@@ -50,7 +50,7 @@ def check_gateways(client: Client) -> Iterator[CheckResult]:
 
 
 def check_consumers(statuses: Iterable[GroupStatus]) -> Iterator[CheckResult]:
-    """Yield a finding for each consumer with instances on another server."""
+    """Yield a result for each consumer with instances on another server."""
     for status in statuses:
         if status.elsewhere:
             text = f"on another Redis server, unless they have ended: {', '.join(status.elsewhere)}"
@@ -58,18 +58,18 @@ def check_consumers(statuses: Iterable[GroupStatus]) -> Iterator[CheckResult]:
 
 
 def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:
-    """Return whether Redis accepts events of these namespaces (none: of the default one) from this user, and why not.
+    """Return whether Redis accepts events of these namespaces (or of the default one) from this user, and why not.
 
-    One round trip each, with two writes that change nothing: an entry for a stream that does not exist and is not created, and
-    an event without a topic, which the function refuses after Redis has allowed the write. Raises BusUnavailable: the
-    connection broke.
+    One round trip each, with two writes without effect. The first adds an entry to a missing stream without creating it. The
+    second is an event without a topic, which the function refuses after Redis has allowed the write. Raises BusUnavailable if
+    the connection breaks.
     """
     refused: dict[str, list[str]] = {}
     cures: set[str] = set()
     for name in sorted(namespaces) or [DEFAULT_NAMESPACE]:
         entry = ("XADD", trial_key(name), "NOMKSTREAM", "*", "by", "headgate check")
         for reply in call_many(client, [entry, ("FCALL", STRICT, 1, log_key(name), "", "null", "")]):
-            # A missing library is reported elsewhere, and is not a refused write.
+            # A missing library is not a refused write. Another check reports it.
             if isinstance(reply, BusRefused | BusUnavailable) and reply.redis_code != NO_FUNCTION:
                 refused.setdefault(str(reply.parts["reason"]).removeprefix("Redis: "), []).append(name)
                 cures.add(CURES.get(reply.redis_code, ""))
@@ -81,7 +81,7 @@ def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:
 
 
 def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[CheckResult]:
-    """Yield findings about Redis itself, its persistence, its function libraries, and the served namespaces.
+    """Yield results about Redis itself, its persistence, its function libraries, and the served namespaces.
 
     Raises BusUnavailable, BusRefused: it does not answer, or is unusable for us.
 
@@ -129,7 +129,7 @@ def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Che
 
 
 def judge_ids(namespace: str, extent: Extent) -> CheckResult:
-    """Return a finding about how long the ids of a log count, and the memory that they may take."""
+    """Return a result about how long the ids of a log count, and the memory that they may take."""
     name, most = f"ids of {namespace}", f"{extent.most_id_bytes / 2**20:,.0f} MiB"
     if extent.id_hold_s >= ID_COUNTS_S:
         return ok(name, f"an id counts for {ID_COUNTS_S} s; all may take {most}")
@@ -146,7 +146,7 @@ def judge_ids(namespace: str, extent: Extent) -> CheckResult:
 def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
     """Return how long a log keeps an event at its recent rate; None if it has no bounds yet or may not be read.
 
-    About twenty round trips. `now_s` is Redis' time. Raises BusUnavailable: the connection broke.
+    About twenty round trips. `now_s` is Redis' time. Raises BusUnavailable if the connection breaks.
     """
     try:
         log = EventLog(namespace, client)
@@ -157,7 +157,7 @@ def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
 
 
 def short_log(seconds: float) -> tuple[str, str] | None:
-    """Return the problem with a log that keeps an event this long, and its cure, or None."""
+    """Return the problem with a log that keeps an event for these seconds, and its fix, or None."""
     if seconds >= RECONNECT_S:
         return None
     text = f"at the present rate the log keeps an event for {seconds:.1f} s; to come back takes a client up to {RECONNECT_S:g} s"
@@ -165,7 +165,7 @@ def short_log(seconds: float) -> tuple[str, str] | None:
 
 
 def check_rights(client: Client, url: str) -> Iterator[CheckResult]:
-    """Yield findings about rights in Redis. Reads only. Raises as `check_redis`."""
+    """Yield results about rights in Redis. Reads only. Raises as `check_redis`."""
     if is_open(url):
         yield fault(
             "password",

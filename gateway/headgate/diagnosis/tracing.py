@@ -1,9 +1,9 @@
-"""The history of one event: its place in the log, each gateway, the browsers of its user, each consumer.
+"""The history of one event in the log, at each gateway, in its user's browsers, and at each consumer.
 
 In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads existing data (the log, consumers' groups
-and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded, and DEADLINE_S
-bounds all of them together, however slowly Redis answers: a thread does the work, and the caller waits no longer. A trace lists
-the parts that were not found by then in `unknown`.
+and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded. A thread does the
+work, and the caller waits at most DEADLINE_S, even if Redis answers slowly. The trace lists the parts still missing in
+`unknown`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEADLINE_S = 0.8
 MAX_EVENTS = 100_000
 MAX_LETTERS = 1000
 MAX_SCANS = 100
-# The charge for a step of a scan, or a page of dead letters: scanning a thousand names costs about as much.
+# The charge for a step of a scan (a thousand names) or for a page of dead letters.
 STEP_EVENTS = 100
 # The parts of a trace, as `unknown` names them.
 GATEWAYS, BROWSERS, CONSUMERS, HANDLED = "gateways", "browsers", "consumers", "handled"
@@ -56,7 +56,7 @@ HANDLED_S = 0.4
 
 @dataclass(slots=True)
 class AtGateway:
-    """The results of the event at one gateway process; `counts` by the names of delivery/tally.py."""
+    """The results of the event at one gateway process. `counts` has the names of delivery/tally.py."""
 
     gateway: str
     counts: dict[str, int]
@@ -67,8 +67,8 @@ class AtConsumer:
     """The state of the event at one consumer.
 
     `state` is `not taken`, `leased` (at work, or its worker died), `waiting` (deferred, or to be retried), `dead`, or `done`.
-    Done may mean that the consumer did not want the event, or began after it, since Redis does not have its patterns.
-    `outcomes` are its results for the event's user, if it is a channel: `mailed`, `pushed`, or why it was withdrawn
+    `done` may mean that the consumer did not want the event or began after it, because Redis does not have its patterns.
+    `outcomes` are its results for the event's user, if it is a channel, such as `mailed`, `pushed`, or why it was withdrawn
     (consumers/notification.py).
     """
 
@@ -84,14 +84,13 @@ class Trace:
     """See the module.
 
     Attributes:
-        by: the user for whom it was published, or `key <id>`; None: a service published it.
+        by: the publishing user, or `key <id>`; None if a service published it.
         traceparent: of its trace, or None.
-        browsers: the answers of the pages connected now (redis/questions.py); None: not known.
-        shown: whether a browser of the event's user has reported showing it; None: it is for several users, or not known.
-        read: whether it is an item that its user has read or archived; None as for `shown`.
+        browsers: the answers of the pages connected now (redis/questions.py); None if unknown.
+        shown: whether a browser of the event's user has reported showing it; None if unknown or if it is for several users.
+        read: whether its user has read or archived it in the inbox; None as for `shown`.
         state: its state for its user, from all known facts (consumers/notification.py); None as for `shown`.
-        unknown: the parts of the trace that were not found: `gateways`, `browsers`, `consumers`, `consumer <name>`,
-            `handled`.
+        unknown: the missing parts of the trace (`gateways`, `browsers`, `consumers`, `consumer <name>`, `handled`).
     """
 
     namespace: str
@@ -132,7 +131,7 @@ def trace(
         client: for this trace alone. Close it afterwards, which ends a command that Redis has not answered.
         namespace, wanted: of which log; an id, or an offset.
         wait: waits for a flag, at most so many seconds.
-        charge: called from time to time with the work since, in events read; asking a page counts as one.
+        charge: called now and then with the work since the last call, in events read. Asking a page counts as one.
 
     Raises:
         NoSuchEvent: the log has no such event (any more).
@@ -146,7 +145,7 @@ def trace(
 
 
 class _Search:
-    """The search for one event. `run` searches in a separate thread; `answer` ends it, and returns its results so far."""
+    """The search for one event. `run` searches in a separate thread. `answer` ends it and returns the results so far."""
 
     def __init__(
         self, client: Client, namespace: str, wanted: str, now_s: Callable[[], float], charge: Callable[[int], None]
@@ -313,7 +312,7 @@ class _NotKnown(Exception):
 
 
 def _by(fields: Mapping[bytes, bytes]) -> str | None:
-    """Return the user, or `key <id>`, that an entry names as its publisher; a long name is cut."""
+    """Return the publisher of an entry, a user or `key <id>`. Cuts a long name."""
     name = fields.get(b"publisher")
     return None if name is None else shown_name(operators_name(name.decode("ascii", "replace")))
 
@@ -385,7 +384,7 @@ def _consumer(client: Client, event: Trace, name: str, late: Callable[[], bool])
 
 
 def _waiting(client: Client, event: Trace, key: str, name: str, late: Callable[[], bool]) -> AtConsumer | None:
-    """Return the waiting task of the event, if any: deferred, to be retried, or leased by a worker."""
+    """Return the event's task if it is deferred, to be retried, or leased by a worker."""
     pattern = f"{event.time_ms:013d}-{event.epoch}-{event.offset:015d}-*"
     for task_name in _scan(client, "HSCAN", f"{key}:body", pattern, late):
         body = call(client, "HGET", f"{key}:body", task_name)

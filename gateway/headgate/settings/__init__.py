@@ -1,1 +1,1 @@
-"""What operators write: the settings, options of consumers, and addresses, parsed once into values."""
+"""The text that operators write (settings, options of consumers, addresses), parsed once into values."""

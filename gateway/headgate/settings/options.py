@@ -1,6 +1,6 @@
-"""Options: how an outside value is read, its expected form, and its meaning. No I/O.
+"""Options, each with a reader for an outside value, its expected form, and its meaning. No I/O.
 
-`read_options` reads a frozen dataclass, whose fields are declared with `option`, from a mapping, and reports all faults together.
+`read_options` reads a frozen dataclass with fields declared by `option` from a mapping, and reports all faults together.
 Settings (environment) and consumers (TOML) use the same kinds, so they refuse the same values in the same words.
 """
 
@@ -23,7 +23,7 @@ Parsed = TypeVar("Parsed")
 _REQUIRED: Any = object()
 SHOWN_CHARACTERS = 80
 MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, without the final zero byte
-# What `int` and `float` read beyond these (1_000, digits of other scripts, inf, bytes) is a mistake in a setting.
+# `int` and `float` also accept 1_000, digits of other scripts, inf and bytes, which are mistakes in a setting.
 _WHOLE = re.compile(r"-?[0-9]+")
 _DECIMAL = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # The parts of URLs that may hold a password or a key.
@@ -38,9 +38,9 @@ class Kind(NamedTuple):
 
 
 class WrongValue(ValueError):
-    """The fault in a value, for people, without a secret. A `Kind` raises it where `expected` alone would be unclear.
+    """The fault in a value, as text without a secret. A `Kind` raises it if `expected` alone would be unclear.
 
-    `says_expected`: the text includes what is expected.
+    `says_expected` is True if the text includes the expected form.
     """
 
     def __init__(self, reason: str, *, says_expected: bool = False) -> None:
@@ -51,7 +51,8 @@ class WrongValue(ValueError):
 class Fault(NamedTuple):
     """One wrong entry of a mapping.
 
-    `shown` is the value in a safe form (None: unknown or missing key), `close` the known key that an unknown one resembles.
+    `shown` is the value in a safe form, or None for an unknown or missing key. `close` is the known key most like an unknown
+    one.
     """
 
     key: str
@@ -60,7 +61,7 @@ class Fault(NamedTuple):
     close: str | None = None
 
     def line(self, spelt: Callable[[str], str] = str) -> str:
-        """Return one line with the key, its value, and the fault or expected form; `spelt` writes a key for people."""
+        """Return one line with the key, its value, and the fault or expected form. `spelt` formats a key for display."""
         if self.shown is not None:
             return f"{spelt(self.key)}={self.shown}: {self.wrong}"
         return f"{spelt(self.key)} {self.wrong}" + (f"; did you mean {spelt(self.close)}?" if self.close else "")
@@ -82,12 +83,12 @@ def switch() -> Kind:
 
 
 def text(expected: str) -> Kind:
-    """Text that is not blank."""
+    """Non-blank text."""
     return Kind(_text, expected)
 
 
 def file_path(expected: str) -> Kind:
-    """The path of a file or folder, which may not exist, as text or as a `Path`."""
+    """The path of a file or folder, as text or as a `Path`. It may not exist."""
 
     def read(raw: Any) -> str:
         path = _text(fspath(raw))
@@ -160,7 +161,7 @@ def topic(expected: str = "a topic such as alerts.orders") -> Kind:
 def tables(declared: type[Any], most: int) -> Kind:
     """A list of tables, each with the options of `declared`, read into a tuple.
 
-    A fault names its table by its `name` if it has one, otherwise by its number from 1: `counters[orders_failed].pattern`.
+    A fault names its table by its `name`, or else by its number from 1, as in `counters[orders_failed].pattern`.
     """
 
     def read(raw: Any) -> tuple[Any, ...]:
@@ -197,7 +198,7 @@ def host_and_port(expected: str = "HOST:PORT, such as 127.0.0.1:8125 or [::1]:81
 
 
 def option(default: Any, kind: Kind, doc: str, *, secret: bool = False) -> Any:
-    """Declare one option: its default (`required()` for none), how it is read, what is expected, and what it does.
+    """Declare one option with its default (`required()` for none), its reader and expected form, and its description.
 
     A secret appears neither in the `repr` of its dataclass nor in any fault.
     """
@@ -215,11 +216,11 @@ def required() -> Any:
 def read_options(
     declared: type[Declared], given: Mapping[str, Any], what: str = "an option"
 ) -> tuple[Declared | None, list[Fault]]:
-    """Return the options in `given`, or None and all faults: unknown keys, wrong values, missing required ones.
+    """Return the options in `given`, or None and all faults (unknown keys, wrong values, missing required ones).
 
     Args:
-        declared: a dataclass whose fields were made by `option`.
-        given: the entries; None counts as not given.
+        declared: a dataclass with fields declared by `option`.
+        given: the entries. None counts as missing.
         what: the noun in the error for an unknown key.
     """
     specs: dict[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(declared)}  # type: ignore[arg-type]
@@ -266,12 +267,12 @@ def _plain(default: object) -> str | None:
 
 
 def show(raw: object) -> str:
-    """Return a wrong value in a form for errors: short, printable, and of a URL neither user and password nor query."""
+    """Return a wrong value as short, printable text for errors, without the user, password and query of a URL."""
     return _QUERY.sub(r"\1…", _USER_INFO.sub("…", repr(raw)))[:SHOWN_CHARACTERS]
 
 
 def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
-    """Return the value of a text. Raises WrongValue: names the text, which may be one of a list, and the reason."""
+    """Parse a text, which may be one of a list. Raises WrongValue with the text and the reason."""
     try:
         return parse(text)
     except ValueError as error:
@@ -280,7 +281,7 @@ def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
 
 
 def all_parsed(parse: Callable[[str], Parsed], texts: Iterable[str]) -> tuple[Parsed, ...]:
-    """Return the values of texts, without duplicates. Raises WrongValue: names every wrong text, with its reason."""
+    """Parse texts, without duplicates. Raises WrongValue with every wrong text and its reason."""
     values: dict[Parsed, None] = {}
     wrong: list[str] = []
     for text in texts:
@@ -294,7 +295,7 @@ def all_parsed(parse: Callable[[str], Parsed], texts: Iterable[str]) -> tuple[Pa
 
 
 def read_words(raw: Any) -> tuple[str, ...]:
-    """Read a list of texts, or one text with commas, without blank ones."""
+    """Read a list of texts, or one text with commas. Drops blank ones."""
     parts = raw.split(",") if isinstance(raw, str) else list(raw)
     return tuple(part.strip() for part in parts if part.strip())
 

@@ -1,7 +1,7 @@
-"""Settings: one frozen dataclass, read once from mappings, all faults reported together. No I/O.
+"""The settings, one frozen dataclass that is read once from mappings and reports all faults together. No I/O.
 
 In: the process environment, an application's configuration, the command line (later ones win). Out: `Settings`, for the rest of
-Headgate. None of our other files reads the environment, which ruff checks. `docs/settings.md` is generated from here.
+Headgate. No other file of ours reads the environment, which ruff checks. `docs/settings.md` is generated from here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .options import (
 )
 
 PREFIX = "HEADGATE_"
-# The only value of HEADGATE_SCHEMAS other than a folder.
+# A value of HEADGATE_SCHEMAS. Any other is a folder.
 REGISTRY = "redis"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 MOST_LOG_EVENTS = 10_000_000
@@ -49,11 +49,11 @@ MAX_WORKERS = 256
 EVERYWHERE = ("0.0.0.0", "::", "")
 # A secret must be at least as long as the hash of HS256 (RFC 7518, section 3.2).
 MIN_SECRET_BYTES = 32
-# Distinct characters. All but one in a million of random hexadecimal secrets have more than 8; a padded word has fewer, or
+# Distinct characters. All but one in a million random hexadecimal secrets have more than 8. A padded word has fewer, or
 # repeats.
 MIN_SECRET_DIFFERENT = 8
 MIN_SECRET_REPEATED_BYTES = 16
-# Letters and digits of examples that people forget to replace. Random bytes never contain one in practice.
+# Letters and digits of examples that operators forget to replace. Random bytes never contain one in practice.
 PLACEHOLDERS = (
     *("changeme", "changethis", "changeit", "replaceme", "replacethis", "replacewith", "placeholder", "insertyour", "putyour"),
     *("yoursecret", "yourkey", "yourtoken", "yourpassword", "yourown", "yoursuper", "your256bit", "mysecret", "supersecret"),
@@ -80,12 +80,12 @@ _FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, "HEADGATE_PURE", "HEADGATE_CHRO
 
 
 def environment() -> MutableMapping[str, str]:
-    """Return the process's environment itself, for code that merges it with other sources before `Settings.read`."""
+    """Return the environment of the process, for code that merges it with other sources before `Settings.read`."""
     return os.environ
 
 
 def is_service_link(name: str, value: object) -> bool:
-    """Return whether an orchestrator has set this variable for a service of our name. It is then no setting."""
+    """Return whether an orchestrator has set this variable for a service of our name. It is then not a setting."""
     if _SERVICE_NAMES.fullmatch(name):
         return True
     # HEADGATE_PORT is also a setting.
@@ -93,9 +93,9 @@ def is_service_link(name: str, value: object) -> bool:
 
 
 def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a source: `HEADGATE_` names with a value, except service links.
+    """Return the settings of a source, which are `HEADGATE_` names with a value, except service links.
 
-    Also the names of settings in other letters, such as headgate_port, for `Settings.read` to refuse.
+    Includes names in lower case, such as headgate_port, for `Settings.read` to refuse.
     """
     return {
         name: value
@@ -106,7 +106,7 @@ def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def service_links_ignored(source: Mapping[str, str]) -> str | None:
-    """Return a line about the service links in an environment, for a starting process, or None without any."""
+    """Return a line about service links in the environment for a starting process, or None without any."""
     names = sorted(name for name, value in source.items() if is_service_link(name, value))
     if not names:
         return None
@@ -194,10 +194,10 @@ def _jwks_url(raw: Any) -> str:
 
 
 def is_weak_secret(secret: bytes) -> bool:
-    """Return whether a secret is guessable, or has white space around it. STRONG_SECRET says what is expected."""
+    """Return whether a secret is guessable or has white space around it. STRONG_SECRET describes a good one."""
     if secret != secret.strip():
         return True
-    # The first position of a text in its double is the length of the part that it repeats.
+    # The first position of a text in its double is the length of its repeated part.
     repeated_bytes = (secret + secret).find(secret, 1)
     return (
         len(secret) < MIN_SECRET_BYTES
@@ -213,7 +213,7 @@ def is_placeholder(secret: bytes) -> bool:
     return any(each in bare for each in PLACEHOLDERS)
 
 
-# After this time the failed logins of an address are forgotten.
+# Failed logins of an address are forgotten after this time.
 FAILED_LOGINS_S = 50.0
 
 
@@ -488,7 +488,7 @@ class Settings:
         """Return the settings in `sources`; a later source wins over an earlier one.
 
         Service links and keys without the prefix `HEADGATE_` are ignored, but a setting in small letters is a fault. An empty
-        string counts as not set. Raises SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name.
+        string counts as not set. Raises SettingsError with one line for every wrong value and every unknown `HEADGATE_` name.
         """
         merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
         small = [name for name in sorted(merged) if name != name.upper() in _VARIABLES]
@@ -514,23 +514,23 @@ class Settings:
 
     @classmethod
     def from_environment(cls, *only: str) -> Settings:
-        """Return the settings in the environment. With `only`, read just the names with that prefix and ignore faults in others.
+        """Return the settings in the environment. With `only`, read names with these prefixes and ignore faults in others.
 
-        Raises SettingsError: as `read`.
+        Raises SettingsError as `read`.
         """
         return cls.read({name: raw for name, raw in os.environ.items() if name.upper().startswith(only or PREFIX)})
 
     @property
     def lets_nobody_in(self) -> bool:
-        """Whether no client may connect unless the application has an authenticator."""
+        """Whether no client may connect without an authenticator of the application."""
         return not (
             self.dev or self.demo or self.token_secret or self.token_keys or self.token_jwks_url or self.anonymous_subscribe
         )
 
     def served(self, namespace: str | None) -> str:
-        """Return the namespace to publish to: the given one, or the first that is served.
+        """Return the namespace to publish to, which is the given one or the gateway's first.
 
-        Raises UnknownNamespace: this gateway does not serve it.
+        Raises UnknownNamespace if this gateway does not serve it.
         """
         if namespace is None:
             return self.namespaces[0]
@@ -545,7 +545,7 @@ class Settings:
 
     @property
     def max_refusals(self) -> int:
-        """Refused requests that end a connection: more than one CONNECT may have. One is forgiven per second."""
+        """How many refused requests end a connection, more than one CONNECT may have. One is forgiven per second."""
         return 2 * self.max_subscriptions
 
     @property
@@ -555,7 +555,7 @@ class Settings:
 
     @property
     def body_deadline_s(self) -> float:
-        """How long an HTTP client may keep the gateway waiting for a part of a body."""
+        """How long an HTTP client may delay a part of a body."""
         return self.write_deadline_s
 
     @property
@@ -565,7 +565,7 @@ class Settings:
 
     @property
     def max_wildcards(self) -> int:
-        """Subscriptions of one client with a wildcard: each costs more of every event than one without."""
+        """How many subscriptions of one client may have a wildcard. Each costs more per event than one without."""
         return max(1, self.max_subscriptions // 4)
 
     @property
@@ -585,11 +585,11 @@ class Settings:
 
     @property
     def failed_logins_per_s(self) -> float:
-        """Failed logins of an address that are forgotten per second, which is all of them after FAILED_LOGINS_S."""
+        """How many failed logins of an address are forgotten per second, which is all of them after FAILED_LOGINS_S."""
         return max(self.failed_logins_burst, 1) / FAILED_LOGINS_S
 
     def values_for(self, declared: type[Any]) -> dict[str, Any]:
-        """Return the settings, and what follows from them, whose names are fields of a dataclass."""
+        """Return the settings, and the values derived from them, that are fields of a dataclass."""
         return {each.name: getattr(self, each.name) for each in fields(declared) if hasattr(Settings, each.name)}
 
     def limits(self) -> dict[str, Any]:
@@ -598,8 +598,8 @@ class Settings:
         return {**limits, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
 
 
-# Each limit is defined once, above. These are sent to clients in `welcome`; docs/protocol.md lists them. The total number of
-# clients is not among them. A stranger learns it only from a refusal.
+# The limits that `welcome` sends to clients (docs/protocol.md). The total number of clients is not among them, because only a
+# refusal reveals it.
 _CLIENT_LIMITS = (
     *("max_payload_bytes", "queue_frames", "queue_bytes", "max_subscriptions", "max_wildcards", "max_presence_topics"),
     *("max_presence_members", "max_presence_meta_bytes", "max_refusals", "inbound_per_s", "inbound_burst", "publish_per_s"),
@@ -607,7 +607,7 @@ _CLIENT_LIMITS = (
     *("write_deadline_s", "handshake_deadline_s", "max_clients_per_user", "max_clients_per_address", "log_max_events"),
     *("log_max_age_s", "log_max_bytes"),
 )
-# Settings of earlier releases, each with what to do instead.
+# Settings of earlier releases, each with its replacement.
 REMOVED = dict.fromkeys(
     ("internal_address", "relay_key"),
     'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations/deploy.md',
@@ -629,7 +629,7 @@ REMOVED = dict.fromkeys(
     "max_connections_per_address": "it is HEADGATE_MAX_CLIENTS_PER_ADDRESS; set that alone",
 }
 _VARIABLES = frozenset(PREFIX + each.name.upper() for each in fields(Settings))
-# The defaults, which also limit parts of Headgate that run without a gateway.
+# The defaults, which also apply to parts of Headgate without a gateway.
 DEFAULTS = Settings()
 
 

@@ -1,1 +1,1 @@
-"""Addresses as values: host names, origins, HTTP targets and Redis URLs, parsed once at the edge."""
+"""Parses host names, origins, HTTP targets and Redis URLs into values, once at the edge."""

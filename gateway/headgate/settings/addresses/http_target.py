@@ -1,7 +1,7 @@
-"""The target of an HTTP request: a parsed URL with an unambiguous host. No I/O.
+"""The target of an HTTP request, parsed from a URL with an unambiguous host. No I/O.
 
-Parsers disagree about odd URLs (spaces, backslashes, `0x7f.1`, `1270.1`), so one may check another host than the one to which the
-other connects. So a host must be a plain name or a plainly written address.
+Parsers disagree about odd URLs (spaces, backslashes, `0x7f.1`, `1270.1`), so the host that one parser checks may differ from
+the host that another connects to. So a host must be a plain name or a plainly written address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATH = "/%:@!$&'()*+,;=~-._"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Host (ASCII, lower case, no brackets, no final dot), port, and path with query (may hold a token, so it is never shown)."""
+    """Host (ASCII, lower case, no brackets, no final dot), port, and path with query (may hold a token, so it is not shown)."""
 
     scheme: str
     host: str
@@ -54,7 +54,8 @@ class Target:
 def read_target(raw: str) -> Target:
     """Parse a URL.
 
-    Raises ValueError: it differs from EXPECTED_URL, or `ascii_host` refuses its host; one sentence, without the URL.
+    Raises ValueError if it differs from EXPECTED_URL or `ascii_host` refuses its host. The text is one sentence without the
+    URL.
     """
     text = raw.strip()
     if len(text) > MAX_URL_LENGTH or not text.isprintable() or any(letter in text for letter in ' \\"<>^`{|}'):

@@ -28,8 +28,8 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,63}", re.ASCII)
 _ID = re.compile(r"(?P<host>[a-z0-9._~-]*)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{0,5}))?")
 _NOT_IN_ORIGINS = {"@": "user info", "/": "a path", "?": "a query", "#": "a fragment"}
-# Anyone can register a name under these, so a wildcard there would allow every site: the second level of country codes, and hosts
-# of customers' pages. publicsuffix.org has thousands; these are common.
+# Anyone can register a name under the second level of a country code or under a host for customers' pages, so a wildcard there
+# would allow every site. These are common ones of the thousands at publicsuffix.org.
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "go", "gob", "gov", "gv", "mil", "ne", "net", "or", "org", "plc", "sch"})
 _SHARED = frozenset(
     {
@@ -48,11 +48,11 @@ _SCOPE = re.compile(r"[A-Za-z0-9._~-]{1,32}", re.ASCII)
 
 
 def ascii_host(text: str) -> str:
-    """Return a host in its single spelling: lower case, ASCII, without brackets and without a final dot.
+    """Return a host in its single spelling, in lower case and ASCII, without brackets or a final dot.
 
     An IPv4 address has four decimal numbers. An IPv6 address, with or without brackets, is compressed (RFC 5952). The labels of
-    a name have 1 to 63 letters, digits, `-` and `_` (not allowed by RFC 952, and usual on private networks). Raises ValueError:
-    it is no host; one sentence gives the reason, in printable ASCII.
+    a name have 1 to 63 letters, digits, `-` and `_` (not allowed by RFC 952, but usual on private networks). Raises ValueError
+    for anything else. Its text is one sentence with the reason, in printable ASCII.
     """
     if len(text) > MAX_NAME_CHARACTERS + 1:
         raise ValueError(f"the host name is longer than {MAX_NAME_CHARACTERS} characters")
@@ -130,7 +130,7 @@ class Origin(NamedTuple):
 
 
 def parse_origin(text: str) -> Origin:
-    """Return an origin: `scheme://host` or `scheme://host:port`, with any scheme. Raises ValueError: with the reason."""
+    """Parse `scheme://host` or `scheme://host:port`, with any scheme. Raises ValueError with the reason."""
     if text == "null":
         raise ValueError("null is the origin of every sandboxed frame and of local files, whichever site made them")
     given, separator, rest = text.partition("://")
@@ -151,9 +151,9 @@ def parse_origin(text: str) -> Origin:
 
 
 def parse_origin_pattern(text: str) -> Origin:
-    """Return an origin whose host may begin with `*.`.
+    """Parse an origin with a host that may begin with `*.`.
 
-    Raises ValueError: with the reason, also for a wildcard over a domain where anyone can register names.
+    Raises ValueError with the reason, also for a wildcard over a domain where anyone can register names.
     """
     scheme, separator, rest = text.partition("://")
     is_wildcard = rest.startswith("*.")
@@ -165,12 +165,12 @@ def parse_origin_pattern(text: str) -> Origin:
 
 
 def parse_host_pattern(text: str) -> str:
-    """Return a host that may begin with `*.`, in its single spelling. Raises ValueError: as `parse_origin_pattern`."""
+    """Return a host that may begin with `*.`, in its single spelling. Raises ValueError as `parse_origin_pattern`."""
     return _wildcard(parse_host(text[2:])) if text.startswith("*.") else parse_host(text)
 
 
 def parse_authority(text: str) -> tuple[str, int | None]:
-    """Return the host and port of `host` or `host:port`, the form of a Host header. Raises ValueError: with the reason."""
+    """Return the host and port of `host` or `host:port`, the form of a Host header. Raises ValueError with the reason."""
     match = _AUTHORITY.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:
         raise ValueError(f"{text[:80]!r} is not host or host:port, with an IPv6 address in brackets")
@@ -183,7 +183,7 @@ def parse_authority(text: str) -> tuple[str, int | None]:
 def parse_host(text: str) -> str:
     """Return a host name or address in its single spelling. An IPv6 address may have brackets.
 
-    Raises ValueError: with the reason.
+    Raises ValueError with the reason.
     """
     host = ascii_host(text)
     if "%" in host:
@@ -191,7 +191,7 @@ def parse_host(text: str) -> str:
     return host
 
 
-@lru_cache(maxsize=256)  # a gateway has few; those of strangers are evicted
+@lru_cache(maxsize=256)  # a gateway's pages have few origins; others are evicted
 def origin_in_header(text: str) -> Origin | None:
     """Return the origin in an Origin header, which is ASCII, or None if invalid."""
     try:
@@ -210,7 +210,7 @@ def authority_in_header(text: str) -> tuple[str, int | None] | None:
 
 
 def host_matches(pattern: str, host: str) -> bool:
-    """Return whether a host matches a pattern; `*.` is exactly one label."""
+    """Return whether a host matches a pattern. `*.` stands for exactly one label."""
     if not pattern.startswith("*."):
         return host == pattern
     label, _, rest = host.partition(".")
@@ -244,7 +244,7 @@ def is_loopback(host: str | None) -> bool:
 def _wildcard(base: str) -> str:
     """Return the pattern for every name one label below `base`.
 
-    Raises ValueError: anyone can register such a name, or `base` is an address.
+    Raises ValueError if anyone can register such a name, or if `base` is an address.
     """
     labels = base.split(".")
     below_country = len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL

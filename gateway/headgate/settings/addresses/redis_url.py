@@ -5,9 +5,9 @@ In: `redis://[user:password@]host[:port][/database][?options]`, `rediss://` for 
 each also as `rediss+…`. `valkey://` and `valkeys://`, which providers of Valkey show, stand for `redis://` and `rediss://`.
 Out: a RedisUrl, or one line that names the fault and what is allowed.
 
-No error and no repr shows any part of the user or password. In these, `/ ? # %` must be percent-encoded, and in an option `&`. In
-a URL that breaks this rule, part of the password is in another place, so no error repeats an option's value, an invalid port or
-database, or an unknown option beside a password.
+No error and no repr shows any part of the user or password. There, `/ ? # %` must be percent-encoded, and in an option also
+`&`. If a URL breaks this rule, part of the password is in another place. So no error repeats an option's value, an invalid port
+or database, or an unknown option next to a password.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Kind(Enum):
     NODE = "node"  # of a Cluster, without redirection to others
 
 
-# As RFC 3986, appendix B. Newer versions of urlsplit refuse an IPv6 address in a list of hosts.
+# From RFC 3986, appendix B. Newer versions of urlsplit refuse an IPv6 address in a list of hosts.
 _URL = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
 _SCHEMES = {
     **dict.fromkeys(("redis", "valkey"), (Kind.SERVER, False)),
@@ -62,7 +62,7 @@ _SWITCH, _TEXT = options.switch()._replace(expected="yes or no"), options.verbat
 _WHOLE = options.integer(0, 10**9 - 1)._replace(expected="a whole number")
 _SECONDS = options.number(0, 10**9 - 1)._replace(expected="a number of seconds")
 _CERTIFICATES = options.one_of("none", "optional", "required")
-# Options, each with its reader and what is expected.
+# The options, each with its reader and expected form.
 _COMMON: dict[str, options.Kind] = {
     "client_name": _TEXT,
     "db": _WHOLE,
@@ -82,7 +82,7 @@ _TLS: dict[str, options.Kind] = {
     "ssl_password": _TEXT,
 }
 _SENTINEL: dict[str, options.Kind] = {"sentinel_password": _TEXT, "sentinel_tls": _SWITCH, "sentinel_username": _TEXT}
-# Options of redis-py that a URL may share with other programs. They are read but not used: Headgate sets them itself.
+# Options of redis-py for other programs that share the URL. Headgate checks them but sets its own values.
 _OVERRULED: dict[str, options.Kind] = {
     "decode_responses": _SWITCH,
     "health_check_interval": _SECONDS,
@@ -99,7 +99,7 @@ _OVERRULED: dict[str, options.Kind] = {
 class RedisUrl:
     """A parsed URL. `str` is the address without user, password and options, safe for a log or an error.
 
-    `hosts` are (host, port), none for a socket; `options` are arguments of redis-py's connections.
+    `hosts` are (host, port), empty for a socket. `options` are arguments of redis-py's connections.
     """
 
     kind: Kind
@@ -134,7 +134,7 @@ def shown_node(node: Node) -> str:
 
 @lru_cache(maxsize=64)
 def read_url(url: str) -> RedisUrl:
-    """Parse a URL. Raises BusRefused: it is invalid; the message has no part of its credentials."""
+    """Parse a URL. Raises BusRefused, with no part of the credentials, if it is invalid."""
     text = url.strip() if isinstance(url, str) else ""
     match = _URL.fullmatch(text)
     if match is None or (scheme := match[1].lower()) not in _SCHEMES or re.search(r"[\x00-\x1f\x7f]", text):
@@ -179,14 +179,14 @@ def _options(query: str, kind: Kind, tls: bool) -> dict[str, Any]:
             if name in _TLS:
                 raise _wrong(f"has the option {name}, which needs TLS: begin it with rediss")
             known = ", ".join(sorted(allowed))
-            if "password=" in query and name not in _SENTINEL:  # an & in it begins another option
+            if "password=" in query and name not in _SENTINEL:  # an unencoded & in the password begins another option
                 raise _wrong(f"has an option that is unknown; allowed: {known}; and in a password & is %26")
             raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
         if name in values:
             raise _wrong(f"has the option {name} twice")
         read, expected = allowed[name]
         try:
-            if not (text := _decoded(raw)).strip():  # or an empty switch would be off
+            if not (text := _decoded(raw)).strip():  # otherwise an empty switch would be off
                 raise ValueError
             values[name] = read(text)
         except (ValueError, KeyError):

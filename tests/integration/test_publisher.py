@@ -105,7 +105,7 @@ def test_a_time_for_an_id_that_is_none_is_refused_before_anything_is_sent(publis
     ):
         with pytest.raises(InvalidRequest, match="seconds from 1 to 86400"):
             publish()
-    with pytest.raises(InvalidRequest, match="goes with an id"):
+    with pytest.raises(InvalidRequest, match="id_for_s needs an id"):
         publisher.publish("a", 1, id_for_s=60)
 
 

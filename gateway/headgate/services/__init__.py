@@ -1,1 +1,1 @@
-"""The interface for Python services: publish events, follow the log, list clients, check events by schemas."""
+"""The interface for Python services, which publish events, follow the log, list clients, and check events against schemas."""

@@ -1,8 +1,8 @@
-"""The publisher for asyncio. What many coroutines publish in one turn of the loop shares one round trip.
+"""The publisher for asyncio. Events that coroutines publish in one turn of the loop share a round trip.
 
-In: topics and data, from coroutines of one event loop. Out: a receipt or an error for each, as from `Publisher`. The loop checks
-and encodes data. A `Publisher` in a thread does everything that may wait for Redis, with its connections, breaker, failover and
-schemas. During a round trip the next one gathers, so no timer is needed.
+In: topics and data, from coroutines of one event loop. Out: a receipt or an error for each, as from `Publisher`. The loop
+checks and encodes data. A `Publisher` in a thread does everything that may wait for Redis, with its connections, breaker,
+failover and schemas. Events gather during a round trip for the next one, so no timer is needed.
 
 Promises. 1. Events of one namespace with one `durable` keep the order in which they were published. 2. Each event succeeds or
 fails alone. 3. The queue is bounded in events and bytes; a publish beyond that is refused. 4. If Redis does not answer, queued
@@ -35,13 +35,14 @@ from headgate.services.publisher import DEFAULT_TIMEOUT_S, MAX_BATCH_EVENTS, Dur
 if TYPE_CHECKING:
     from headgate.services.schemas.check import OnViolation
 
-# One round trip: two full calls of Redis (log_writer.py). Packing it and reading its replies holds the interpreter for 1 ms.
+# For one round trip, two full calls of Redis (log_writer.py). Packing them and reading the replies holds the interpreter for 1
+# ms.
 MAX_ROUND_EVENTS = 200
 MAX_ROUND_BYTES = 1024 * 1024
-# Bounds of the queue, over all namespaces.
+# Bounds of the queue over all namespaces.
 MAX_WAITING_EVENTS = 20_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
-# Publishes that end in one turn of the loop; each wakes a task of the application.
+# Publishes that end in one turn of the loop. Each wakes a task of the application.
 MAX_ENDED = 100
 # Concurrent calls other than `publish`, and threads of one publisher.
 MAX_CALLS = 100
@@ -49,7 +50,7 @@ MAX_THREADS = 4
 _FULL_RETRY_S = 1
 
 _Waiting: TypeAlias = tuple[Prepared, asyncio.Future[Receipt]]
-# Events that may share a round trip, and the futures of their outcomes. One round trip at a time is under way.
+# Events that may share a round trip, with the futures of their outcomes. A lane has one round trip at a time.
 _Lane: TypeAlias = deque[_Waiting]
 Event: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
 P = ParamSpec("P")
@@ -70,7 +71,7 @@ class QueueState(msgspec.Struct, frozen=True, gc=False):
 def _in_thread(
     method: Callable[Concatenate[Publisher, P], R],
 ) -> Callable[Concatenate[AsyncPublisher, P], Coroutine[Any, Any, R]]:
-    """Return a method of `Publisher` as a coroutine function, which calls it in a thread."""
+    """Return a coroutine function that calls a method of `Publisher` in a thread."""
 
     @wraps(method)
     async def call(self: AsyncPublisher, /, *args: P.args, **options: P.kwargs) -> R:
@@ -85,11 +86,11 @@ class AsyncPublisher:
         async with AsyncPublisher() as publisher:
             receipt = await publisher.publish("orders.7.shipped", {"id": 7})
 
-    It starts at `async with` or at the first call, and belongs to the loop of that call. Arguments are those of `Publisher`;
-    invalid ones raise at the start. `timeout_s` counts from the time at which an event is sent; the round trip before it may
-    take as long. `on_schema_violation` is called in a thread.
+    It starts at `async with` or at the first call, and belongs to the loop of that call. It takes the arguments of `Publisher`,
+    and invalid ones raise at the start. `timeout_s` counts from the sending of an event, and the round trip before it may take
+    as long. `on_schema_violation` is called in a thread.
 
-    Raises (all methods): PublisherClosed: it was closed, or belongs to another event loop; nothing was sent.
+    All methods raise PublisherClosed, without sending anything, if it was closed or belongs to another event loop.
     """
 
     def __init__(
@@ -125,14 +126,14 @@ class AsyncPublisher:
         self._opening: asyncio.Future[Publisher] | None = None
         self._publisher: Publisher | None = None
         self._is_closed = False
-        self._idle: asyncio.Future[None] | None = None  # `close` waits for it until nothing is under way
+        self._idle: asyncio.Future[None] | None = None  # `close` waits for it until all publishes have ended
         self._lanes: dict[tuple[str, Durable], _Lane] = {}
         self._ended: deque[tuple[asyncio.Future[Receipt], Receipt | HeadgateError]] = deque()
         self._calls = self._waiting_events = self._waiting_bytes = self._most_events = self._refused = 0
 
     @property
     def queue(self) -> QueueState:
-        """Events that wait to be sent or for an answer."""
+        """The events that wait to be sent or answered."""
         return QueueState(self._waiting_events, self._waiting_bytes, self._most_events, self._refused)
 
     async def publish(
@@ -150,8 +151,8 @@ class AsyncPublisher:
     ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. Arguments and errors as `Publisher.publish`.
 
-        A publish that is cancelled before it is sent sends nothing. Cancelled later, it may or may not have been published:
-        publish the event again with the same id, while that counts.
+        A publish cancelled before sending sends nothing. A publish cancelled later may or may not have succeeded. Publish the
+        event again with the same id while the id counts.
 
         Raises:
             LimitReached: MAX_WAITING_EVENTS events or MAX_WAITING_BYTES are waiting; nothing was sent.
@@ -192,9 +193,9 @@ class AsyncPublisher:
     revoke = _in_thread(Publisher.revoke)
 
     async def close(self) -> None:
-        """Refuse further publishes, wait for those under way, and close. Idempotent.
+        """Refuse further publishes, wait for current ones, and close. Idempotent.
 
-        A cancelled close does not wait: the connections close when everything has ended.
+        A cancelled close does not wait, but the connections still close when all publishes have ended.
         """
         if self._loop is not None and self._loop.is_closed():
             self._end()
@@ -233,7 +234,7 @@ class AsyncPublisher:
             )
 
     async def _open(self) -> Publisher:
-        """Make the publisher in a thread, since that loads redis-py and may wait for a private Redis to start."""
+        """Create the publisher in a thread, because that loads redis-py and may wait for a private Redis to start."""
         opening = self._opening
         if opening is None or opening.cancelled() or (opening.done() and opening.exception()):  # the next call tries again
             self._loop = asyncio.get_running_loop()
@@ -275,7 +276,7 @@ class AsyncPublisher:
 
     def _call_ended(self, running: asyncio.Future[Any]) -> None:
         if not running.cancelled():
-            running.exception()  # the caller has it, or was cancelled
+            running.exception()  # the caller has the exception, or was cancelled
         self._calls -= 1
         self._note_idle()
 
@@ -303,7 +304,7 @@ class AsyncPublisher:
         return await outcome
 
     def _send(self, key: tuple[str, Durable], lane: _Lane) -> None:
-        """Send the next round of a lane; remove a lane that has none."""
+        """Send the next round of a lane; remove an empty lane."""
         assert self._publisher is not None
         sent = self._take(lane)
         if not sent:

@@ -1,10 +1,10 @@
-"""The clients of all gateways, for any process that reaches Redis: list them, disconnect them, change their grants, send to one.
+"""Lists and disconnects clients of all gateways, changes their grants, and sends to one, from any process that reaches Redis.
 
 In: calls of an application, the command line or the HTTP API. Out: questions to all gateway processes (redis/questions.py), and
-one result from their answers. Each process knows its own clients only, and answers within about a second (node/cluster).
+one result from their answers. Each process knows only its own clients, and answers within about a second (node/cluster).
 
-Every result names the processes that did not answer in time, in `silent`. `within` restricts a question to the clients of these
-namespaces; those of others count as absent (a gateway of an older version ignores it).
+In every result, `silent` names the processes without an answer in time. `within` restricts a question to the clients of these
+namespaces. Those of others count as absent (a gateway of an older version ignores `within`).
 
 Imports neither gevent nor Flask.
 """
@@ -39,7 +39,7 @@ from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 MAX_PAGE_CLIENTS = 1000
 MAX_REASON_CHARACTERS = 120
 MAX_SESSION_CHARACTERS = 64
-# Concurrent questions of one process; one more waits for its turn.
+# Concurrent questions of one process. Further ones wait.
 MAX_AT_ONCE = 8
 
 
@@ -47,27 +47,27 @@ class Sort(StrEnum):
     """Orders of a page of clients."""
 
     TROUBLE = "trouble"
-    """Those that something is wrong with come first: a full queue, then catching up, gaps, bytes in the queue."""
+    """Clients with problems first, by a full queue, then catching up, gaps, and bytes in the queue."""
     QUEUE = "queue"  # the fullest queue first
     NEWEST = "newest"
     USER = "user"
 
 
 class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A client as its gateway process sees it: one browser connection in one namespace.
+    """A client, which is one browser connection in one namespace, as its gateway process sees it.
 
     Attributes:
         gateway: name of the process, `<machine>/<process id>`.
-        address: network of its address, an IPv4 /24 or an IPv6 /48; None if it has no address.
+        address: network of its address, an IPv4 /24 or an IPv6 /48; None without an address.
         transport: `websocket`, `polling` or `stream`.
         since_ms: time of its connection, in milliseconds since 1970.
-        patterns: its subscriptions, in a page the first 20; `subscriptions` is their number.
+        patterns: its subscriptions, only the first 20 in a page; `subscriptions` is their number.
         state: source of its events, a word of `delivery.state.Phase`.
-        queued, queued_bytes: frames and bytes that wait for it; `lagging` while that is over high water.
-        discarded: events that a full queue has dropped.
+        queued, queued_bytes: frames and bytes that wait for it; `lagging` while they exceed high water.
+        discarded: events dropped because its queue was full.
         gaps: number of gaps reported to it.
-        position: offset up to which the gateway has handed it events; `behind` is its distance from the live feed in offsets.
-        trouble: a problem of this client, in plain words; empty if there is none.
+        position: offset up to which the gateway has given it events; `behind` is its distance from the live feed in offsets.
+        trouble: a problem of this client as text; empty without one.
     """
 
     session: str
@@ -92,7 +92,7 @@ class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientsPage(msgspec.Struct, frozen=True):
-    """A page of clients. `after` asks for the next page; None: this is the last. `total` counts all matches."""
+    """A page of clients. `after` asks for the next page and is None in the last one. `total` counts all matches."""
 
     clients: tuple[ConnectedClient, ...]
     total: int
@@ -101,7 +101,7 @@ class ClientsPage(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """The number of clients acted on, and the processes that did not answer, which may have acted too."""
+    """The number of clients acted on, and the processes without an answer, which may have acted, too."""
 
     count: int
     silent: tuple[str, ...]
@@ -160,7 +160,7 @@ class DisconnectQuestion(msgspec.Struct, frozen=True):
 
 
 class RegrantQuestion(msgspec.Struct, frozen=True):
-    """Reads a user's grants again; `explicit` ones replace them for `for_s` seconds (None: the user's own hold)."""
+    """Reads a user's grants again. `explicit` ones replace them for `for_s` seconds (None restores the user's own)."""
 
     kind: ClassVar[str] = "regrant"
     user: str
@@ -184,22 +184,20 @@ ClientQuestion: TypeAlias = ListQuestion | OneQuestion | DisconnectQuestion | Re
 
 
 class SendAnswer(msgspec.Struct, frozen=True):
-    """Whether a client's queue took the event; None: the client is not here. `limit_bytes`: the event exceeds this gateway's
-    limit.
-    """
+    """Whether a client's queue took the event; None if the client is not here. `limit_bytes` is the exceeded limit, if any."""
 
     taken: bool | None
     limit_bytes: int | None = None
 
 
 class CountAnswer(msgspec.Struct, frozen=True):
-    """The number of clients of a process that were acted on."""
+    """The number of clients that a process has acted on."""
 
     count: int
 
 
 _Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-# The parts of `after` by order: the order, and a place in it.
+# The parts of `after` by order, which are the order and a place in it.
 _AFTER: dict[Sort, Any] = {
     Sort.TROUBLE: tuple[Sort, _Number, _Number, _Number, _Number, _Number, str],
     Sort.QUEUE: tuple[Sort, _Number, str],
@@ -213,10 +211,10 @@ _read_count = msgspec.json.Decoder(CountAnswer).decode
 
 
 class Clients:
-    """See the module. It connects to Redis at its first question; threads and greenlets may share it.
+    """See the module. It connects to Redis at its first question. Threads and greenlets may share it.
 
     Args:
-        redis_url: as `Publisher`.
+        redis_url: as of `Publisher`.
         within_s: time limit for answers.
     """
 
@@ -242,7 +240,7 @@ class Clients:
             namespace, user: only clients of these.
             sort: `trouble`, `queue`, `newest` or `user`.
             limit: 1 to 1000.
-            after: `after` of the page before, with the same `sort`.
+            after: `after` of the previous page, with the same `sort`.
 
         Raises:
             InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused.
@@ -262,7 +260,7 @@ class Clients:
         rows: list[Row] = []
 
         def take(body: msgspec.Raw) -> tuple[int, int, bool]:
-            """Take the rows of each part as it arrives; thousands at once would block a loop."""
+            """Take the rows of each part as it arrives, because thousands at once would block a loop."""
             part = _read_list(body)
             rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
             return part.total, len(part.rows), part.more
@@ -273,9 +271,9 @@ class Clients:
         return ClientsPage(tuple(row.client for row in rows), sum(totals), last, answers.silent)
 
     def client(self, session: str, *, within: Sequence[str] | None = None) -> ConnectedClient | None:
-        """Return the client of a session, with all its patterns; None: no gateway has it. May switch greenlets.
+        """Return the client of a session, with all its patterns; None if no gateway has it. May switch greenlets.
 
-        It does not wait for a gateway without a link to Redis (killed, or disconnected).
+        It does not wait for a gateway that was killed or disconnected from Redis.
 
         Raises:
             BusUnavailable: no answer has the client, and a gateway that received the question did not answer; or no Redis.
@@ -299,10 +297,10 @@ class Clients:
     ) -> Reached:
         """Disconnect the client of a session, or all clients of a user, on all gateways. May switch greenlets.
 
-        The clients receive the reason, and may reconnect at once; `revoke` keeps them out.
+        The clients receive the reason and may reconnect at once. `revoke` prevents that.
 
         Args:
-            reason: words for the client, the log and the audit log.
+            reason: text for the client, the log and the audit log.
             by: requester, for the audit log.
 
         Raises:
@@ -321,18 +319,19 @@ class Clients:
         if session is None:
             return _reached(self._ask(question, _read_count))
         answers = self._ask(question, _read_count, lambda part: part.count > 0)
-        # As in `client`: a gateway without a link to Redis got no question, so only one that got it can have the session and be
-        # silent.
+        # As in `client`, a gateway without a link to Redis got no question. Only a gateway that got it can have the session and
+        # be silent.
         return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
 
     def send(self, session: str, topic: str, data: object, id: str | None = None, *, within: Sequence[str] | None = None) -> bool:
         """Send an event to the one client of a session, on any gateway. May switch greenlets.
 
-        The event is in no log: it has no offset, a reconnecting client does not get it again, and no other client can see it. The
-        client needs a handler, and no grant for the topic.
+        The event is not in a log, so it has no offset, a reconnecting client does not get it again, and no other client can see
+        it. The client needs a handler, but no grant for the topic.
 
         Returns:
-            Whether it is in the client's queue, or written to its socket. False: no client has the session, or its queue is full.
+            Whether it is in the client's queue or written to its socket. False if no client has the session or its queue is
+            full.
 
         Raises:
             InvalidRequest, InvalidTopic, InvalidEvent, NotSerializable: nothing was sent.
@@ -370,13 +369,13 @@ class Clients:
     ) -> Reached:
         """Change the grants of a user's live clients, on all gateways. May switch greenlets.
 
-        Without lists, the gateway reads the grants from their source again: it asks the application's authenticator with each
+        Without lists, the gateway reads the grants from their source again. It calls the application's authenticator with each
         client's original credentials, and asks a client with a token for a fresh one within 30 s. Explicit grants end.
 
-        With a list, these are the user's grants for `for_s` seconds, whatever the authenticator or any token says, also after a
-        reconnect; a missing list grants nothing. The user's own topics (`own_topics(user)`) stay granted.
+        With a list, these are the user's grants for `for_s` seconds, also after a reconnect, and override the authenticator and
+        any token. A missing list grants nothing. The user's own topics (`own_topics(user)`) stay granted.
 
-        Subscriptions that are no longer allowed end, with notice to the client; newly allowed ones need no reconnect.
+        Subscriptions that are no longer allowed end, and the client is notified. Newly allowed ones need no reconnect.
 
         Args:
             by: requester, for the audit log.
@@ -385,7 +384,7 @@ class Clients:
             InvalidRequest, InvalidPattern: nothing has changed.
             LimitReached: 10,000 users have explicit grants.
             BusUnavailable, BusRefused: call again; it is idempotent.
-            RuntimeError: an authenticator calls it for the user that it is asked about, and would be asked again.
+            RuntimeError: an authenticator calls it for the user being authenticated, and would be called again.
         """
         check_user(user)
         by = _requester(by)
@@ -424,7 +423,7 @@ def _reached(answers: Answers) -> Reached:
 
 
 def _check_silence(answers: Answers) -> None:
-    """Refuse to report an absence while some gateways have not answered. Raises BusUnavailable: names those gateways."""
+    """Refuse to report an absence while some gateways have not answered. Raises BusUnavailable with their names."""
     if answers.unanswered:
         raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
 
@@ -447,7 +446,7 @@ def _after(sort: Sort, place: list[Any]) -> str:
 
 
 def _place(after: str, sort: Sort) -> list[Any]:
-    """Read the place that `_after` wrote. Raises InvalidRequest: the text is no place, or belongs to another order."""
+    """Read a place written by `_after`. Raises InvalidRequest if it is invalid or of another order."""
     order = None
     place: list[Any] = []
     with suppress(NoBase64, msgspec.DecodeError, UnicodeError, AttributeError):

@@ -1,4 +1,4 @@
-"""Inboxes from Python: send items to users, read an inbox, change it. For any process with a publisher.
+"""Sends items to inboxes of users, reads inboxes and changes them, from any Python process with a publisher.
 
 In: users, items, changes. Out: events on `users.<user>.inbox.<kind>` and `users.<user>.inbox`. Redis applies them to the inbox in
 the step that logs them (redis/inbox.lua), so every change is ordered, has a receipt, and reaches the user's pages as an event.
@@ -23,7 +23,7 @@ from headgate.redis.inbox import InboxItem as InboxItem
 from headgate.redis.inbox import InboxPage as InboxPage
 from headgate.services.publisher import Publisher, Receipt
 
-# Of one `send`.
+# In one `send`.
 MAX_USERS = 1000
 Operation: TypeAlias = Literal["read", "unread", "archive"]
 
@@ -31,9 +31,9 @@ Operation: TypeAlias = Literal["read", "unread", "archive"]
 class InboxChange(msgspec.Struct, frozen=True):
     """A change of an inbox, as its event reports it, for applications that keep their own rows.
 
-    `op` is `read`, `unread` or `archive` of the items `ids`, `read_all` of those whose offset is at most `up_to` (None: all),
-    `dropped` of `ids` that the bounds have pushed out, or `kept`, which changes nothing. `mute` and `unmute` concern a `pattern`;
-    `mutes` then has all muted channels by pattern. `unread` is the count after the change.
+    `op` is `read`, `unread` or `archive` of the items `ids`, `read_all` of items up to the offset `up_to` (None for all),
+    `dropped` of `ids` beyond the bounds, or `kept`, which changes nothing. `mute` and `unmute` concern a `pattern`, and `mutes`
+    then has all muted channels by pattern. `unread` is the count after the change.
     """
 
     user: str
@@ -49,8 +49,8 @@ class Inbox:
     """The inboxes of a namespace's users.
 
     Args:
-        publisher: publishes the events; see `Publisher` for waiting and time limits.
-        namespace: None: the publisher's.
+        publisher: publishes the events. See `Publisher` for waiting and time limits.
+        namespace: None for the publisher's.
     """
 
     def __init__(self, publisher: Publisher, namespace: str | None = None) -> None:
@@ -63,8 +63,8 @@ class Inbox:
 
         Args:
             users: a name, or 1 to MAX_USERS names. A repeated name gets one item and one receipt.
-            kind: subject of the item: 1 to 5 words, joined by dots, such as `orders.failed`.
-            data, id: as of `Publisher.publish`. An item with the same kind and id is added once, as long as the inbox has it.
+            kind: subject of the item, 1 to 5 words joined by dots, such as `orders.failed`.
+            data, id: as of `Publisher.publish`. While the inbox has an item, another with its kind and id is not added.
 
         Raises:
             LimitReached: more than MAX_USERS users; nothing was sent.
@@ -97,10 +97,10 @@ class Inbox:
         """Return a part of a user's inbox, newest first. One round trip; waits for Redis.
 
         Args:
-            before: `before` of the previous page; None: the newest items.
+            before: `before` of the previous page; None for the newest items.
             limit: maximum items, 1 to MAX_PAGE.
             archived: include archived items.
-            epoch, offset: of a page, receipt or event that you have: the page is not older, also while Redis fails over.
+            epoch, offset: of a page, receipt or event that you have. The page is not older, even during a failover.
 
         Raises:
             InvalidRequest: a name, `before`, `limit` or the position is invalid, or the log no longer knows the epoch.
@@ -111,7 +111,7 @@ class Inbox:
         )
 
     def mark_read(self, user: str, ids: Sequence[str]) -> Receipt:
-        """Mark items as read, by their ids (1 to MAX_CHANGED). Idempotent; the later of two changes of an item counts.
+        """Mark items as read, by their ids (1 to MAX_CHANGED). Idempotent. The later of two changes of an item counts.
 
         Raises:
             InvalidRequest: a name is invalid, or the inbox has none of these items; nothing has changed.
@@ -124,15 +124,15 @@ class Inbox:
         return self._change_items(user, "unread", ids)
 
     def archive(self, user: str, ids: Sequence[str]) -> Receipt:
-        """Archive items: mark them as read and no longer list them. Otherwise as `mark_read`."""
+        """Archive items, which marks them as read and removes them from the list. Otherwise as `mark_read`."""
         return self._change_items(user, "archive", ids)
 
     def read_all(self, user: str, up_to: int | None = None, epoch: str | None = None) -> Receipt:
-        """Mark as read every item whose offset (`at`) is at most `up_to`; None: every item.
+        """Mark every item up to the offset `up_to` (its `at`) as read; every item for None.
 
         Args:
-            epoch: that of the page with `up_to`. If Redis has lost the end of its log since, no item is marked in place of one
-                that was lost.
+            epoch: of the page with `up_to`. If Redis has lost the end of its log since, no newer item is marked in place of a
+                lost one.
 
         Raises:
             InvalidRequest: the log no longer knows the epoch; nothing has changed.
@@ -142,10 +142,10 @@ class Inbox:
         return self._change(user, {"op": "read_all"} | {name: value for name, value in limits.items() if value is not None})
 
     def mute(self, user: str, pattern: str, channels: Sequence[str] = CHANNELS) -> Receipt:
-        """Mute a pattern on exactly these channels, everywhere: no alerts in the page, no push, no mail. Idempotent.
+        """Mute a pattern on exactly these channels (alerts in the page, push, mail), on every device. Idempotent.
 
         Args:
-            pattern: of topics as the user sees them, without `users.<user>.` and `inbox.`, such as `orders.#`.
+            pattern: for topics as the user sees them, without `users.<user>.` and `inbox.`, such as `orders.#`.
             channels: one or more of CHANNELS.
 
         Raises:
@@ -158,7 +158,7 @@ class Inbox:
         )
 
     def unmute(self, user: str, pattern: str) -> Receipt:
-        """End the muting of a pattern on all channels. Idempotent. Raises as `mute`."""
+        """Unmute a pattern on all channels. Idempotent. Raises as `mute`."""
         return self._change(user, {"op": "unmute", "pattern": pattern})
 
     def mutes(self, user: str) -> dict[str, list[str]]:
@@ -179,8 +179,8 @@ def read_change(topic: str, data: bytes | str) -> InboxChange | None:
         data: the event's payload, as JSON text.
 
     Raises:
-        InvalidTopic: `topic` is none.
-        InvalidEvent: `data` is not that of a change.
+        InvalidTopic: `topic` is invalid.
+        InvalidEvent: `data` is not a change.
     """
     user = user_of(check_topic(topic))
     if user is None or topic.split(".", 2)[2] != INBOX:

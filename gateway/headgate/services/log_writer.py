@@ -1,7 +1,7 @@
-"""A publisher's calls to Redis, each within one time budget, and its knowledge of namespaces, receipts and users.
+"""A publisher's calls to Redis, each within one time budget.
 
-In: commands that the publisher has checked and encoded. Out: the replies, or an error. This module contains everything of a
-publisher that needs redis-py, and loads when a publisher is made.
+In: commands that the publisher has checked and encoded. Out: the replies, or an error. This module contains all parts of a
+publisher that need redis-py. It is imported when a publisher is created.
 """
 
 from __future__ import annotations
@@ -34,19 +34,18 @@ from headgate.redis.presence_entries import Member
 from headgate.redis.registry import has_been_served, remembered
 from headgate.services.schemas.check import OnViolation, SchemaCheck, open_check
 
-# Share of a call's time that Redis may wait for replicas or the disk. Its answer must arrive before the call times out.
+# The share of a call's time that Redis may wait for replicas or the disk, because its answer must arrive before the timeout.
 _SHARE_OF_WAITING = 0.8
-# Namespaces of which a publisher remembers facts; then it forgets them all.
+# A publisher remembers facts about this many namespaces. Beyond that it forgets them all.
 MAX_PLACES = 1000
 
-# Redis takes less than a millisecond for a batch, while all of its other clients wait. Batches twice as large would save 1 % per
-# event.
+# Redis takes less than a millisecond for a batch, while all its other clients wait. Batches twice as large save 1 % per event.
 MAX_BATCH_EVENTS = 100
 MAX_BATCH_BYTES = 128 * 1024
 BATCH: Final = "headgate_append_batch"
 _KEY: Final = 3
 _TOPIC, _PAYLOAD, _ID, _BY = 4, 5, 6, 7
-# Replies of a server during or after a failover to another one. The command has not run, and the fault passes without help.
+# Replies of a server during or after a failover to another one. The command has not run, and the fault is temporary.
 _TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
 
@@ -57,13 +56,13 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 
-# The function to append with, and the one to try next if Redis forbids it to this user.
+# For each function that appends, the next one to try if this Redis user may not call it.
 _NEXT_ENTRY = {BATCH: TRUSTED, TRUSTED: STRICT}
-_COST = {TRUSTED: "so each event is a call of its own", STRICT: "so Redis checks every payload again"}
+_COST = {TRUSTED: "so each event takes a separate call", STRICT: "so Redis checks every payload again"}
 
 
 class _Reading(Budget):
-    """A budget that reports replies as `faults.reading` does. A generator would add 25 us to its 10, on a busy machine."""
+    """A budget that reports replies as `faults.reading` does. A generator would add 25 µs to its 10 µs on a busy machine."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not isinstance(error, NO_REPLY):
@@ -74,32 +73,32 @@ class _Reading(Budget):
 
 
 class LogWriter:
-    """See the module. `attempts` share the `timeout_s` of a call; see `Publisher` for the rest.
+    """See the module. `attempts` share the `timeout_s` of a call. See `Publisher` for the other arguments.
 
-    It appends with the cheapest function that this Redis user may call. A call without an answer is sent once more: if the first
-    one arrived, Redis recognises the id and does not append it twice. Several calls go in calls of `headgate_append_batch`,
-    bounded in events and bytes; log.lua defines batches and their replies.
+    It appends with the cheapest function that this Redis user may call. A call without an answer is sent once more. If the
+    first one arrived, Redis recognizes the id and does not append the event twice. Several events go into calls of
+    `headgate_append_batch`, bounded in events and bytes. log.lua defines batches and their replies.
 
     Attributes:
-        newest: receipts that each new connection reports first.
+        newest: receipts that every new connection reports first.
     """
 
     def __init__(self, redis_url: str, timeout_s: float, attempts: int, *, strict_namespace: bool) -> None:
         self._timeout_s = timeout_s
         self.newest = NewestReceipts()
         self._client = open_client(redis_url, timeout_s=timeout_s / attempts, newest=self.newest)
-        self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library; several in a Cluster
+        self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library, several in a Cluster
         self._checked_last: object = None
         self._declared: set[str] = set()  # keys of logs
         self._entry: str = BATCH
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._replicas: Replicas = {}
-        # The server of each namespace, as `place_of` names it; it never changes.
+        # The server of each namespace, as named by `place_of`. It never changes.
         self._places: dict[str, str] = {}
 
     def budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
-        """Return the time for one call to a namespace's Redis, in total. Code inside reads replies."""
+        """Return the total time budget of a call to a namespace's Redis. Use it around code that reads replies."""
         place = self._places.get(namespace)
         if place is None:
             if len(self._places) >= MAX_PLACES:
@@ -109,24 +108,25 @@ class LogWriter:
         return _Reading(place, self._timeout_s, is_patient=is_patient)
 
     def append(self, command: Command) -> Any:
-        """Append one event and return the reply, within a budget of the caller. Waits for Redis.
+        """Append one event and return the reply, within the caller's budget. Waits for Redis.
 
-        Raises BusRefused: Redis refuses it; BusUnavailable: two attempts got no answer, or no server accepted it in time.
+        Raises BusRefused if Redis refuses it, and BusUnavailable after two attempts without an answer, or if no server accepts
+        it in time.
         """
         return self._retried(self._fcall, command)
 
     def append_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Append events in one round trip, perhaps with a last command that waits for them. Return a reply for each.
+        """Append events in one round trip, optionally with a last command that waits for them. Returns a reply for each.
 
-        Raises BusUnavailable: as `append`. The caller cannot know which events were appended.
+        Raises BusUnavailable as `append`. The caller cannot know which events were appended.
         """
         return self._retried(self._fcall_many, commands)
 
     def _retried(self, send: Callable[[C], R], commands: C) -> R:
-        """Send, and send once more if Redis did not answer. Redis recognises a command that arrived by its id.
+        """Send, and send once more without an answer. Redis recognizes a repeated command by its id.
 
-        While Redis answers that a failover is under way, keep sending within the caller's budget (budget.py). Each attempt uses
-        new connections, because after a failover the old ones lead to a former primary.
+        While Redis reports a failover, it keeps sending within the caller's budget (budget.py). Each attempt uses new
+        connections, because after a failover the old ones lead to a former primary.
         """
         pause_s, once_more = 0.0, True
         while True:
@@ -140,7 +140,7 @@ class LogWriter:
                     if not once_more:
                         raise
                     once_more = False
-            # Outside the handler, so that a traceback does not contain every attempt.
+            # Outside the handler, so that the traceback does not contain every attempt.
             drop_idle(self._client)
             if pause_s:
                 sleep(pause_s)
@@ -159,7 +159,7 @@ class LogWriter:
         return reply
 
     def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Send events, perhaps with a command that waits for them. Return a reply for each."""
+        """Send events, optionally with a command that waits for them. Returns a reply for each."""
         key = str(commands[0][_KEY])
         self.check_library(key)
         count = len(commands) - _waits(commands)
@@ -171,7 +171,7 @@ class LogWriter:
             replies = self._exchange(key, entry, events, waits)
         if entry != began and not any(_is_no_right(reply) for reply in replies[:count]):
             self._stay_with(entry)
-        # A server that cannot write now has refused all events, or all from some event on. So a retry keeps their order.
+        # A server that cannot write refuses all events, or all from some event on. So a retry keeps their order.
         answers = replies[:count]
         first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
         if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
@@ -179,7 +179,7 @@ class LogWriter:
         return replies
 
     def _exchange(self, key: str, entry: str, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
-        """Send events through an entry in one round trip. Return a reply for each, and the replies of `waits`."""
+        """Send events by a function in one round trip. Returns a reply for each, and the replies of `waits`."""
         gathered = in_batches(events) if entry == BATCH else []
         calls: Sequence[Command] = [batch.command for batch in gathered] or events
         if entry == STRICT:
@@ -196,7 +196,7 @@ class LogWriter:
         return each + replies[len(gathered) :]
 
     def _stay_with(self, entry: str) -> None:
-        """Use this entry from now on, because the user may not take the previous one."""
+        """Use this function from now on, because the user may not call the previous one."""
         if self._entry != entry:
             self._entry = entry
             wanted = BATCH if entry == TRUSTED else TRUSTED
@@ -208,7 +208,7 @@ class LogWriter:
     def check_library(self, key: str) -> None:
         """Load the function library, or replace an older one, before this publisher's first call to a server.
 
-        Before the first event of a log, report its database number. The library publishes on no channel before it knows that.
+        Before the first event of a log, it also reports the log's database number, without which the library publishes nothing.
         """
         server = at(self._client, key)
         if server is self._checked_last and key in self._declared:
@@ -227,18 +227,18 @@ class LogWriter:
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
-        """Return the check of data against schemas, or None without checks. Raises as `schemas.check.open_check`."""
+        """Return the schema check, or None without one. Raises as `schemas.check.open_check`."""
         return open_check(self._client, schemas, mode, on_violation, partial(self.budget, is_patient=True))
 
     def wait_ms(self, namespace: str) -> int:
-        """Return how long Redis may wait for replicas or the disk within the rest of the call. Loads the library first."""
+        """Return how long Redis may wait for replicas or the disk, from the rest of the call. Loads the library first."""
         self._retried(self.check_library, log_key(namespace))
         return max(1, round(1000 * (left_s() or 0.0) * _SHARE_OF_WAITING))
 
     def counted(self, wish: Durability, namespace: str) -> Durability:
         """Replace a wish for all replicas by their current number; return any other wish unchanged.
 
-        Raises BusRefused: this user may not ask; nothing was sent.
+        Raises BusRefused, without sending an event, if this user may not read it.
         """
         if not wish.all_replicas:
             return wish
@@ -246,13 +246,13 @@ class LogWriter:
         return wish.of(count_online(self._replicas, info, monotonic()))
 
     def refuse_unserved(self, namespace: str) -> None:
-        """Raise NamespaceNotServed for a strict publisher before it sends; ask each time, as a gateway may appear."""
+        """Raise NamespaceNotServed before a strict publisher sends. Asks each time, because a gateway may appear."""
         if not self._strict_namespace or self._remembered.is_resolved(namespace):
             return
         try:
             served, known = has_been_served(self._client, namespace)
         except BusUnavailable:
-            return  # the publish itself will fail and report why
+            return  # the publish fails, too, and reports the reason
         except BusRefused as error:
             log.warning("publishing to namespace %r without knowing whether a gateway serves it: %s", namespace, error.message)
             served, known = True, []
@@ -261,7 +261,7 @@ class LogWriter:
         self._remembered.resolve(namespace)
 
     def warn_unserved(self, namespace: str) -> None:
-        """Warn once about a namespace that no gateway has served. Called after the event, when Redis is known to answer."""
+        """Warn once about a namespace that no gateway has served. Called after an event, when Redis is known to answer."""
         if self._strict_namespace or not self._remembered.is_new(namespace):
             return
         try:
@@ -282,7 +282,7 @@ class LogWriter:
             call_at(self._client, log_key(namespace), "PUBLISH", where, text)
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
-        """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`; BusUnavailable also from a replica."""
+        """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`, and BusUnavailable from a replica."""
         with self.budget(namespace, is_patient=True):
             self.check_library(log_key(namespace))
             events = EventLog(namespace, self._client)
@@ -297,7 +297,7 @@ class LogWriter:
             there = events.page(offset - 1, offset)
             if not there:
                 return Fate.TRIMMED
-            # A Redis that is reverted with its memory may assign a place twice (docs/guarantees.md, the limits of promise 2).
+            # A Redis reverted with its memory may assign a place twice (docs/guarantees.md, the limits of promise 2).
             is_another = event_id and there[0].event is not None and there[0].event.id != event_id
             return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
 
@@ -318,7 +318,7 @@ class LogWriter:
     def inbox_page(
         self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool, had: tuple[str, int] | None
     ) -> InboxPage:
-        """Return a part of a user's inbox, with everything up to `had`. Waits for Redis. Raises as `Inbox.page`."""
+        """Return a part of a user's inbox, not older than `had`. Waits for Redis. Raises as `Inbox.page`."""
         read = partial(read_part, self._client, inbox_command(namespace, user, before, limit, archived=archived))
         with self.budget(namespace, is_patient=True):
             if had is None:
@@ -332,7 +332,7 @@ class LogWriter:
             return read_current(read, min(offset, end), line, sleep)
 
     def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> int:
-        """Refuse a user or a token, within the budget of a namespace, as `auth.revocation.revoke`."""
+        """Revoke a user or a token, as `auth.revocation.revoke`, within the budget of a namespace."""
         with self.budget(namespace, is_patient=True):
             return revoke(self._client, user=user, token_id=token_id, for_s=for_s)
 
@@ -351,20 +351,20 @@ def _is_no_right(reply: Any) -> bool:
 
 
 def _waits(batch: Sequence[Command]) -> int:
-    """Return how many commands at the end of a batch wait for the others (0 or 1)."""
+    """Return how many commands (0 or 1) at the end of a batch wait for the others."""
     return int(batch[-1][0] != "FCALL")
 
 
 class Batch(NamedTuple):
-    """One call, and the number of events in it."""
+    """A call and its number of events."""
 
     command: Command
     events: int
 
     def replies(self, reply: Any, where: str = "Redis") -> list[Any]:
-        """Return (epoch, offset, whether it is a duplicate) or an error, which names its server, for each event.
+        """Return (epoch, offset, is_duplicate) for each event, or an error with the name of its server.
 
-        Raises BusRefused: the reply does not belong to this call.
+        Raises BusRefused if the reply does not fit this call.
         """
         if isinstance(reply, HeadgateError):
             return [reply] * self.events

@@ -1,10 +1,10 @@
-"""The publisher: from a Python value to a receipt. For any Python process: Flask, Django, Celery, a cron job.
+"""The publisher, which turns a Python value into an event and a receipt. For any Python process (Flask, Django, Celery, cron).
 
-In: a topic and data from the application. Out: one FCALL to Redis, and its receipt or an error. Everything that is not known to
-be in the log raises.
+In: a topic and data from the application. Out: one FCALL to Redis, and its receipt or an error. It raises unless the event is
+known to be in the log.
 
-Importing this module loads modules without I/O. Making a publisher also loads redis-py, but never gevent, Flask or Socket.IO.
-Threads and greenlets may share one.
+Importing this module loads only modules without I/O. Creating a publisher also loads redis-py, but never gevent, Flask or
+Socket.IO. Threads and greenlets may share a publisher.
 """
 
 from __future__ import annotations
@@ -55,27 +55,27 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 # How long an id can be remembered.
 MAX_ID_FOR_S = 86400
 
-# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of four of them.
+# One FCALL has the command, the function, the number of keys, the key, topic, payload and id. The indexes of four follow.
 _Call = tuple[str, str, int, str, str, bytes, str]
 _KEY: Final = 3
 _TOPIC: Final = 4
 _PAYLOAD: Final = 5
 _ID: Final = 6
-# Hexadecimal digits of a publisher's name: 128 bits, so names cannot be made to collide.
+# Hexadecimal digits of a publisher's name. With 128 bits, an attacker cannot make names collide.
 _BY_LENGTH = 32
-# Time of a call in total. A nearby Redis answers in a hundredth of it, and the application is blocked as long as it waits.
+# Total time of a call. A nearby Redis answers in a hundredth of it, and the application is blocked while it waits.
 DEFAULT_TIMEOUT_S = 1.0
-# Each has its share of a call's time, so a dead idle connection leaves time for a new one.
+# They share a call's time, so a dead idle connection leaves time for a new one.
 ATTEMPTS = 2
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
 Durable: TypeAlias = Literal["replica", "all", "disk"] | int | None
 
-# From the command line of `headgate serve` to a private server that answers, on a slow machine.
+# From the start of `headgate serve` to the first answer of its private server, on a slow machine.
 STARTING_S = 2.0
 
 
 class PresentUser(msgspec.Struct, frozen=True, gc=False):
-    """A user in a topic, with the number of connections, since when (ms since 1970), and the data from the page."""
+    """A user in a topic, with the number of connections, the time of entry (ms since 1970), and the data from the page."""
 
     user: str
     connections: int
@@ -84,26 +84,26 @@ class PresentUser(msgspec.Struct, frozen=True, gc=False):
 
 
 class PresencePage(msgspec.Struct, frozen=True):
-    """A page of a topic's members by name. `count` counts all; `after` asks for the next page, None: this is the last."""
+    """A page of a topic's members by name. `count` counts all. `after` asks for the next page and is None in the last one."""
 
     count: int
     members: list[PresentUser]
     after: str | None
 
 
-# Making a Struct takes a tenth of the time of a frozen dataclass.
+# Creating a Struct takes a tenth of the time of a frozen dataclass.
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """The answer of Redis to a publish, with the position of the event in the log and its id.
 
-    Redis may lose the event later, in a crash or a failover; `Publisher.check` finds that out.
+    Redis may lose the event later, in a crash or a failover. `Publisher.check` detects that.
 
-    `duplicate` means that an event with this id existed already and nothing was added; the position is that of the earlier event.
-    An id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
-    `replicas` is the number of replicas known to have it, `fsynced` whether it is on the primary's disk; None without a question
-    (`durable`).
+    `duplicate` means that an event with this id existed already and nothing was added. The position is the earlier event's. An
+    id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
+    `replicas` is the number of replicas known to have it, and `fsynced` whether it is on the primary's disk. They are None
+    unless `durable` asked for them.
 
-    For JSON, as in an answer of FastAPI or the result of a Celery task, `msgspec.structs.asdict(receipt)` is a dict.
-    `Receipt(**kept)` makes a receipt of it again.
+    For JSON, as in an answer of FastAPI or the result of a Celery task, `msgspec.structs.asdict(receipt)` returns a dict, and
+    `Receipt(**fields)` a receipt again.
     """
 
     epoch: str
@@ -115,9 +115,9 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """An event ready to be sent, with the command, and the id in it (`has_new_id`: the id is unused).
+    """An event ready to be sent, with its command and id. `has_new_id` is True for an unused id.
 
-    `is_checked`: it has been checked against the schemas of its topic. `size_bytes` is the length of the payload.
+    `is_checked` is True after the check against the schemas of its topic. `size_bytes` is the length of the payload.
     """
 
     command: Command
@@ -129,7 +129,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishManyError(HeadgateError):
-    """Redis took some events of a batch and refused others; `outcomes` has a Receipt or an error for each, in order."""
+    """Redis took some events of a batch and refused others. `outcomes` has a Receipt or an error for each, in order."""
 
     code = "batch_refused"
 
@@ -146,7 +146,7 @@ class PublishManyError(HeadgateError):
 
 
 class NonePublished(HeadgateError):
-    """Some events of a batch cannot be published, so none of it was. `errors` has their errors, by number."""
+    """Some events of a batch cannot be published, so none was. `errors` has their errors by number."""
 
     code = "batch_refused"
 
@@ -164,31 +164,33 @@ class Publisher:
 
     Args:
         redis_url: `redis://`, `rediss://` or `unix://`; `redis+sentinel://` or `redis+cluster://` for Redis behind Sentinels and
-            Redis Cluster. None: HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's folder.
+            Redis Cluster. None means HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's
+            folder.
         namespace: default namespace of `publish`.
-        max_payload_bytes: size limit of a payload, as JSON text, before sending; the namespace's own limit in Redis still
-            applies.
-        timeout_s: limit on each call in total (0.01 to 3,600 s): a connection, and a second attempt over another one after half
-            of it without an answer. While Redis answers that another server is about to take over (a failover, a slot of a
-            Cluster that moves), a call keeps trying within it. After a call without an answer in time, every call of this
-            process with this limit fails at once for 1 s; then one at a time tries. Name resolution has the system's own limit.
-        strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise this is one warning of the
-            logger `headgate.publisher`. A process asks Redis once per namespace (a strict one as long as the answer is no), and
+        max_payload_bytes: size limit of a payload, as JSON text, before sending. The namespace's limit in Redis still applies.
+        timeout_s: total time limit of each call (0.01 to 3,600 s). It includes connecting, and a second attempt over another
+            connection after half of it without an answer. While Redis reports that another server takes over (a failover, a
+            moving slot of a Cluster), a call keeps trying within it. After a call without an answer in time, every call of this
+            process with this limit fails at once for 1 s, and then one at a time tries. Name resolution has the system's limit.
+        strict_namespace: refuse to publish to a namespace that no gateway has ever served. Otherwise the logger
+            `headgate.publisher` warns once. A process asks Redis once per namespace (a strict one until the answer is yes), and
             publishes if Redis does not answer the question.
-        durable: how far each event must have come before its receipt is given, unless `publish` overrides it. None: into the
-            primary's memory; "replica" or a number: onto so many replicas (WAIT); "all": onto every replica that the primary
-            lists as online, or did within 10 s, and at least one (INFO replication, one more round trip); "disk": synced to the
-            primary's disk (WAITAOF, Redis 7.2). Each call costs a round trip to the replica, or a sync.
+        durable: what must have happened to an event before its receipt is given, unless `publish` overrides it. None: it is in
+            the primary's memory. "replica" or a number: that many replicas have it (WAIT). "all": every replica that the
+            primary lists as online, or did within 10 s, has it, and at least one (INFO replication, one more round trip).
+            "disk": it is synced to the primary's disk (WAITAOF, Redis 7.2). Each call costs a round trip to the replica, or a
+            sync.
         show_by: patterns of topics whose events name the user of `by` to clients, as `event.by`.
-        schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
-            extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
-        schema_check: for an event that violates a schema of its topic: "off" publishes it, "warn" also logs it (throttled),
-            "refuse" raises SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
-        on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
+        schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry. None means HEADGATE_SCHEMAS.
+            Needs the extra `schemas`. The registry is read at the first event and every 10 s. That event waits, also in
+            `prepare`.
+        schema_check: the handling of an event that violates a schema of its topic. "off" publishes it, "warn" also logs it
+            (throttled), "refuse" raises SchemaViolation. None means HEADGATE_SCHEMA_CHECK.
+        on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting. Must not wait.
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
-        BusRefused: `redis_url` is invalid; the message names the fault, and no part of its credentials.
+        BusRefused: `redis_url` is invalid. The message names the fault, without any part of its credentials.
         SettingsError, UnknownNamespace, InvalidPattern (`show_by`), InvalidRequest (`durable`, `strict_namespace`): an argument,
             or a HEADGATE_ variable, is invalid.
         InvalidSchema, MissingExtra: the folder's schemas are unusable, or the extra is not installed.
@@ -208,7 +210,7 @@ class Publisher:
         schema_check: Literal["off", "warn", "refuse"] | None = None,
         on_schema_violation: OnViolation | None = None,
     ) -> None:
-        # Only here: redis-py takes three quarters of the import time, and many processes import a publisher without making one.
+        # Imported here, because redis-py takes three quarters of the import time, and many processes never publish.
         from headgate.services.log_writer import LogWriter
         from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -246,22 +248,22 @@ class Publisher:
 
         Args:
             topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
-            data: any JSON value: None, bool, numbers, str, lists and tuples, dicts with str keys; also types that msgspec encodes
+            data: any JSON value (None, bool, numbers, str, lists and tuples, dicts with str keys), or a type that msgspec
+                encodes
                 (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
                 docs/data.md has the whole table.
-            id: makes publishing idempotent within the topic, for 300 s (less at a high rate): 1 to 128 characters of
-                `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
-            namespace: None: the publisher's.
-            user: publish to the own topic of this user, `users.<word>.<topic>`; `headgate.user_word` returns the word.
-            by: the user on whose behalf it is published, if users choose ids. Ids of different users never collide, nor do they
-                collide with those of publishers without `by`. `headgate trace` shows it, and clients see it in the topics of
-                `show_by`.
-            durable: as the publisher's; None: the publisher's.
-            traceparent: of the trace of the event (W3C Trace Context); a malformed one is dropped. None: that of the current span
-                of OpenTelemetry, if the process uses it; then the publish is a span of its own.
-            id_for_s: remember the id for so many seconds, up to MAX_ID_FOR_S, whatever the rate, for attempts hours apart, such
-                as those of an outbox. Every attempt must set it. The ids of a day may fill a quarter of `log_max_bytes` in Redis.
-                None: as `id` says.
+            id: makes publishing idempotent within the topic, for 300 s (less at a high rate). 1 to 128 characters of
+                `A-Z a-z 0-9 _ . : ~ -`, or None for a new id.
+            namespace: None for the publisher's.
+            user: publish to this user's own topic, `users.<word>.<topic>`. `headgate.user_word` returns the word.
+            by: the publishing user, if users choose ids. Ids of different users never collide with each other or with those of
+                publishers without `by`. `headgate trace` shows it, and clients see it in the topics of `show_by`.
+            durable: as of the publisher; None for the publisher's.
+            traceparent: of the event's trace (W3C Trace Context). A malformed one is dropped. None means the current span of
+                OpenTelemetry, if the process uses it. The publish is then a separate span.
+            id_for_s: how long to remember the id, up to MAX_ID_FOR_S seconds, at any rate, for attempts hours apart, such as an
+                outbox's. Every attempt must set it. The ids of a day may fill a quarter of `log_max_bytes` in Redis. None for
+                the usual time.
 
         Raises:
             LimitReached: there is no more room for ids of `id_for_s` today; nothing was published.
@@ -270,11 +272,11 @@ class Publisher:
             SchemaViolation: the data violates a schema of its topic, and `schema_check` is "refuse"; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis refused it (out of memory, no permission, …); nothing was published.
-            BusUnavailable: no answer within `timeout_s`, or no server that takes it in time; it may have been published. Publish
-                it again with the same id, while that counts. If it raises at once after an earlier call without an answer,
+            BusUnavailable: no answer within `timeout_s`, or no server takes it in time; it may have been published. Publish it
+                again with the same id while the id counts. If it raises at once after an earlier call without an answer,
                 nothing was sent.
-            NotDurable: it is published, and not where `durable` wants it within eight tenths of `timeout_s`; the error has the
-                receipt. To wait on, publish it again with the same id, while that counts.
+            NotDurable: it is published, but `durable` is not met within eight tenths of `timeout_s`. The error has the receipt.
+                To keep waiting, publish it again with the same id while the id counts.
             InvalidRequest: `user`, `by`, `durable` or `id_for_s` is invalid; nothing was published.
         """
         _check_id_for(id_for_s, has_id=id is not None)
@@ -313,24 +315,24 @@ class Publisher:
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
-        Every event is checked before the first is sent. This is not a transaction, so other publishers' events may come between.
-        `traceparent` and `id_for_s` apply to all of them, as in `publish`.
+        Every event is checked before the first is sent. This is not a transaction, so other publishers' events may come in
+        between. `traceparent` and `id_for_s` apply to all of them, as in `publish`.
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
             InvalidTopic, InvalidEvent, InvalidRequest, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation:
                 nothing was sent; a note on the error gives the number of the invalid event.
             NamespaceNotServed: as `publish`.
-            PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
+            PublishManyError: Redis refused some of them. It holds a receipt or an error for each.
             BusUnavailable: no answer; each may have been published. A batch of more than 100 events may take longer than
-                `timeout_s` as long as Redis answers, and fails after that time without an answer.
-            NotDurable: all are published, and not where `durable` wants them; it has the receipt of the last.
+                `timeout_s` as long as Redis keeps answering.
+            NotDurable: all are published, but `durable` is not met. It has the receipt of the last.
         """
         _check_id_for(id_for_s)
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._named(namespace)
         key = log_key(namespace)
-        batch: list[tuple[_Call, bool]] = []  # with whether its id is new
+        batch: list[tuple[_Call, bool]] = []  # each with whether its id is new
         fresh_ids = endless_ids()
         size = 0
         for event in check_items(events, "events", "(topic, data)"):
@@ -372,10 +374,10 @@ class Publisher:
         user: str | None = None,
         by: str | None = None,
     ) -> str:
-        """Publish an event to the clients that are connected now, without the log and an offset; return its id. Waits for Redis.
+        """Publish an event to the clients connected now, without the log and an offset; return its id. Waits for Redis.
 
-        For data that is worthless a moment later, such as a pointer's position or a typing notice. A client that reads too slowly
-        misses it, and no gap reports it. Repeated ids are not detected. Arguments as `publish`.
+        For data that is worthless a moment later, such as a pointer's position or a typing notice. A slow client misses it
+        without a gap notice. Repeated ids are not detected. Arguments as of `publish`.
 
         Raises:
             InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation, BusRefused: nothing
@@ -403,10 +405,10 @@ class Publisher:
         id_for_s: int | None = None,
         check_schemas: bool = True,
     ) -> Prepared:
-        """Return an event, checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
+        """Check and encode an event for `publish_prepared`. Arguments and errors as of `publish`.
 
-        `check_schemas`: False leaves the check to `publish_prepared`, as it may have to read the schemas of the registry. Then,
-        and without schemas, this method never waits.
+        With `check_schemas=False`, `publish_prepared` checks the schemas, which may mean reading the registry. Then, and
+        without schemas, this method never waits.
         """
         _check_id_for(id_for_s, has_id=id is not None)
         event = (topic if user is None else user_topic(user, topic), data, id)
@@ -427,7 +429,7 @@ class Publisher:
         id_for_s: int | None = None,
         check_schemas: bool = True,
     ) -> list[Prepared | HeadgateError]:
-        """Return the prepared event, as of `prepare`, or the error of each event (topic, data, id).
+        """Return a prepared event or an error for each event (topic, data, id).
 
         Raises:
             UnknownNamespace, InvalidRequest: as `prepare`.
@@ -453,11 +455,11 @@ class Publisher:
         return prepared
 
     def publish_prepared(self, events: Sequence[Prepared], *, durable: Durable = None) -> list[Receipt | HeadgateError]:
-        """Publish events of one namespace in order and in one round trip; return a receipt or the error of each.
+        """Publish events of one namespace in order and in one round trip; return a receipt or an error for each.
 
-        Each event succeeds or fails alone, and keeps the id that it was prepared with, so publishing it again adds nothing while
-        its id counts, for 300 s (less at a high rate). Waits for Redis. `durable` applies to all of them, as in `publish`; the
-        outcome of one that misses it is NotDurable.
+        Each event succeeds or fails alone, and keeps its prepared id, so publishing it again adds nothing while the id counts,
+        for 300 s (less at a high rate). Waits for Redis. `durable` applies to all of them, as in `publish`. The outcome of an
+        event that misses it is NotDurable.
 
         Raises:
             NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
@@ -479,14 +481,14 @@ class Publisher:
         return outcomes
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
-        """Return the fate of a published event; see `Fate`. Waits for Redis.
+        """Return the fate of a published event. Waits for Redis.
 
-        After a failover, or a crash of Redis' machine, it shows which receipts still hold. Publish the events that were rolled
-        back again, with the same ids. A receipt without an id is judged by its place alone.
+        After a failover, or a crash of Redis' machine, it shows which receipts still hold. Publish events that were rolled back
+        again, with the same ids. A receipt without an id is judged only by its place.
 
         Raises:
             UnknownNamespace: `namespace` is not a name.
-            InvalidRequest: `receipt` is none.
+            InvalidRequest: `receipt` is not a receipt.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         if not isinstance(receipt, Receipt):
@@ -496,10 +498,10 @@ class Publisher:
         return self._writer.fate(self._named(namespace), receipt.epoch, receipt.offset, receipt.id)
 
     def position(self, namespace: str | None = None) -> LogPosition | None:
-        """Return the current end of the log; None before the first event. One round trip; waits for Redis.
+        """Return the current end of the log; None before the first event. Waits for Redis, one round trip.
 
-        Read it before the state that an answer shows, and put it into the answer: `load` in the page then leaves out the
-        events up to there, and a page that was rendered with the state fetches nothing.
+        Read it before the state that an answer shows, and include it in the answer. `load` in the page then skips the events up
+        to there, and a page rendered with the state fetches nothing.
 
         Raises:
             UnknownNamespace: `namespace` is not a name.
@@ -508,7 +510,7 @@ class Publisher:
         return self._writer.position(self._named(namespace))
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return the users in a topic, by name, over all gateways (docs/presence.md). Four round trips; waits for Redis.
+        """Return the users in a topic, by name, over all gateways (docs/presence.md). Waits for Redis, four round trips.
 
         Raises:
             InvalidTopic, UnknownNamespace.
@@ -519,7 +521,7 @@ class Publisher:
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> PresencePage:
-        """Return a page of the users in a topic, which may have thousands; only this page is decoded. Waits for Redis.
+        """Return a page of the users in a topic, which may have thousands. Only this page is decoded. Waits for Redis.
 
         Args:
             after: `after` of the previous page, the name before the first user, or None for the first page.
@@ -560,8 +562,8 @@ class Publisher:
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> int:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
 
-        Every gateway notifies and disconnects the connected clients within a second. Return how many gateway processes have
-        received it. If a failover loses it, one of these writes it back; with 0, only Redis has it.
+        Every gateway notifies and disconnects the connected clients within a second. Returns how many gateway processes have
+        received it. If a failover loses it, one of these writes it back. With 0, only Redis has it.
 
         Raises:
             InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
@@ -569,7 +571,7 @@ class Publisher:
         return self._writer.revoke(self._namespace, user=user, token_id=token_id, for_s=for_s)
 
     def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
-        """Read schemas again, by arguments as of the constructor; return a function that applies them.
+        """Read schemas again, with arguments as of the constructor; return a function that applies them.
 
         Raises:
             SettingsError, InvalidSchema, MissingExtra: as the constructor; the current schemas stay in force.
@@ -582,7 +584,7 @@ class Publisher:
         return apply
 
     def close(self) -> None:
-        """Close the connections to Redis; idempotent. A later `publish` opens new ones."""
+        """Close the connections to Redis. Idempotent. A later `publish` opens new ones."""
         self._writer.close()
 
     def __enter__(self) -> Publisher:
@@ -592,11 +594,11 @@ class Publisher:
         self.close()
 
     def restrict(self, named: Callable[[str | None], str]) -> None:
-        """From now on, ask `named` which namespace a caller means (None: gave none). It raises UnknownNamespace for others."""
+        """Let `named` choose the namespace for a caller's argument from now on. It raises UnknownNamespace for unknown ones."""
         self._named = named
 
     def _checked_namespace(self, namespace: str | None) -> str:
-        """Return the namespace that a caller means."""
+        """Return the namespace for a caller's argument."""
         if namespace is None or namespace == self._namespace:
             return self._namespace
         return check_namespace(namespace)
@@ -649,7 +651,7 @@ class Publisher:
             self._schemas.check(namespace_of(call[_KEY]), call[_TOPIC], call[_PAYLOAD])
 
     def _violations(self, events: Sequence[Prepared]) -> dict[int, HeadgateError]:
-        """Return the errors of unchecked events that violate a schema, by their numbers in order."""
+        """Return the errors of unchecked events that violate a schema, by number in order."""
         errors: dict[int, HeadgateError] = {}
         for index, event in enumerate(events):
             if not event.is_checked:
@@ -660,7 +662,7 @@ class Publisher:
         return errors
 
     def _note_newest(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
-        """Note the last new event of a batch; a duplicate is an older event."""
+        """Remember the last new event of a batch. A duplicate is an older event."""
         for outcome in reversed(outcomes):
             if isinstance(outcome, Receipt) and not outcome.duplicate:
                 self._writer.newest.note(outcome.epoch, outcome.offset)
@@ -677,13 +679,13 @@ def _confirmed(receipt: Receipt, wish: Durability, waited: Any, wait_ms: int) ->
 
 
 def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
-    """Return the receipt that a function answers: the trusted one with a text, the others with its parts."""
+    """Return the receipt in a function's reply. The trusted function returns a text, the others return its parts."""
     epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
     return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
 
 def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
-    """Return the traceparent of events, which is the given one, or that of the span of their publish."""
+    """Return the traceparent of events, which is the given one or that of a span for their publish."""
     if traceparent is not None:
         return nullcontext(read_traceparent(traceparent, "publisher"))
     return publishing(namespace, topic, events)
@@ -698,9 +700,9 @@ def _check_batch(events: int, size_bytes: int) -> None:
 
 
 def _parts(event: Any) -> tuple[str, object, str | None]:
-    """Return topic, data and id of an event of a batch. A dict or a text would otherwise give its keys or characters.
+    """Return topic, data and id of an event of a batch. Refuses a dict or a text, which would give its keys or characters.
 
-    Raises InvalidRequest: it is none.
+    Raises InvalidRequest if it is not an event.
     """
     if not isinstance(event, tuple | list) or len(event) not in (2, 3):
         raise InvalidRequest("event: expected (topic, data) or (topic, data, id)")
@@ -713,17 +715,17 @@ def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
     if not is_whole(id_for_s, 1, MAX_ID_FOR_S):
         raise InvalidRequest(f"id_for_s={id_for_s!r}: expected a whole number of seconds from 1 to {MAX_ID_FOR_S}")
     if not has_id:
-        raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
+        raise InvalidRequest("id_for_s needs an id, because an event with a new id is never published again")
 
 
 @lru_cache(maxsize=1024)  # a service publishes as one user
 def id_owner(by: str) -> str:
-    """Return the owner of the ids of events that are published on behalf of a user."""
+    """Return the owner of event ids chosen by a user."""
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
 
 
 def publisher_of(settings: Settings, redis_url: str, on_schema_violation: OnViolation | None = None) -> Publisher:
-    """Return the publisher of an application or a gateway. It publishes into the namespaces of the settings only."""
+    """Return the publisher of an application or a gateway. It publishes only into the namespaces of the settings."""
     publisher = Publisher(
         redis_url,
         max_payload_bytes=settings.max_payload_bytes,
@@ -737,22 +739,22 @@ def publisher_of(settings: Settings, redis_url: str, on_schema_violation: OnViol
 
 
 def url_or_default(redis_url: str | None) -> str:
-    """Return the URL of a caller; for None and "" that of `find_redis_url`. Raises as `find_redis_url`.
+    """Return the caller's URL, or for None and "" the result of `find_redis_url`. Raises as `find_redis_url`.
 
-    Anything else that is no text, such as 0, is a mistake, which `open_client` refuses.
+    `open_client` refuses any other value, such as 0.
     """
     return find_redis_url() if redis_url is None or redis_url == "" else redis_url
 
 
 def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_S) -> str:
-    """Return HEADGATE_REDIS_URL, else the URL of the private server that runs, or is starting, in this project's data folder.
+    """Return HEADGATE_REDIS_URL, else the URL of the private server that runs or starts in this project's data folder.
 
     Args:
-        settings: source of the two; None reads the environment.
-        within_s: how long to wait for a server that is starting, if one has run here before.
+        settings: source of the two. None reads the environment.
+        within_s: how long to wait for a server to start, if one has run here before.
 
     Raises:
-        BusUnavailable: neither exists, or the server takes longer to start; the message says what to do.
+        BusUnavailable: neither exists, or the server takes longer to start. The message has advice.
         SettingsError: the variable is invalid.
     """
     if settings is None:
@@ -761,7 +763,7 @@ def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_
         settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
-    # Only here, as a publisher with a URL does not need a private server.
+    # Imported here, because a publisher with a URL does not need a private server.
     from headgate.redis.data_folder import wait_for_private_redis
 
     url = wait_for_private_redis(settings.data_dir, within_s)

@@ -1,12 +1,12 @@
-"""The subscriber: an iterator over the log of a namespace, for services, scripts, tests and notebooks.
+"""The subscriber iterates over the log of a namespace, for services, scripts, tests and notebooks.
 
 In: patterns and a start. Out: events in log order, and a Gap in place of lost ones. It reads Redis itself, without a gateway, a
 WebSocket or gevent, and gateways do not know about it.
 
 It reads the whole log, a page at a time, and skips events that match no pattern. At the end it waits in a blocking read (XREAD)
-of up to BLOCK_S, which costs Redis one waiting client, and then asks for the head. A Pub/Sub connection would need a channel
-for each pattern, a fence to prove that nothing is missing, and this reading of the log too. Polling would wake each process
-many times a second for events that arrive within 1 ms this way.
+of up to BLOCK_S, which costs Redis one waiting client, and then reads the head. A Pub/Sub connection would need a channel for
+each pattern, a fence to prove that nothing is missing, and reads of the log as well. Polling would wake each process many times
+a second to get events within 1 ms.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXPECTED_SINCE = (
     "with a time zone"
 )
 MAX_PATTERNS = 100
-# One wait for the log to grow. Then the subscriber asks for the head, which shows a log that was rolled back or replaced.
+# One wait for the log to grow. Then the subscriber reads the head, which shows whether the log was rolled back or replaced.
 BLOCK_S = 1.0
 DEFAULT_PATIENCE_S = 30.0
 MAX_WAIT_S = 1e9
@@ -56,7 +56,7 @@ ANSWER_WITHIN_S = 5.0
 THREAD_REST_S = 5.0
 _MAX_OFFSET = 10**15
 _POSITION = frozenset(("epoch", "offset"))
-# No epoch has this name, so the answer to a question with it includes the lineage.
+# No epoch has this name, so an answer for it includes the lineage.
 _ANOTHER_EPOCH = "0" * 16
 
 Since = str | int | datetime | LogPosition | None
@@ -77,13 +77,13 @@ class Subscriber:
 
     Args:
         redis_url: as of `Publisher`.
-        patterns: 1 to 100: topics with `*` for one word and `#` for any number of words.
-        since: the start. None: now, which is at `with` or `async with`, else at the request for the first item. A cursor (see
-            `cursor`), or a result of `Publisher.position`: after it. An offset: after it, in the current log; after 0, a Gap
-            reports trimmed events. "oldest": with the oldest event kept. A datetime: with the first event from then on
-            that the log holds.
+        patterns: 1 to 100 topics, with `*` for one word and `#` for any number of words.
+        since: the start. None starts now, at `with` or `async with`, or else at the request for the first item. A cursor (see
+            `cursor`) or a result of `Publisher.position` starts after it. An offset starts after it, in the current log; after
+            0, a Gap reports trimmed events. "oldest" starts with the oldest event in the log. A datetime starts with the first
+            event from then on.
         namespace: namespace of the log.
-        wait_s: how long to wait at the end of the log for the next item before the iteration ends. 0: no wait. None: forever.
+        wait_s: how long to wait at the end of the log for the next item before the iteration ends. None waits forever.
         patience_s: how long Redis may be unreachable, as in a failover.
 
     Raises:
@@ -121,7 +121,7 @@ class Subscriber:
             lambda topic: any(matches(pattern, topic) for pattern in checked)
         )
         self._walk: LogWalk | None = None
-        self._items: deque[tuple[Position, Item]] = deque()  # at most one page, each with the position after it
+        self._items: deque[tuple[Position, Item]] = deque()  # at most a page of items, each with the position after it
         self._reached: Position | None = None
         self._lock = Lock()
         self._closed = Flag()
@@ -130,9 +130,9 @@ class Subscriber:
 
     @property
     def cursor(self) -> str | None:
-        """The position after the last returned item, as text. As `since` of a later subscriber, it continues there.
+        """The position after the last returned item, as text. A later subscriber continues there with it as `since`.
 
-        None before the first position, or without a log. Store it after an item has been handled, to handle each at least once.
+        None before the first position or without a log. Store it after handling an item, to handle each at least once.
         """
         return None if self._reached is None or not self._reached.epoch else str(self._reached)
 
@@ -150,16 +150,16 @@ class Subscriber:
         return self
 
     async def __anext__(self) -> Item:
-        """Return the next item; a thread waits for Redis. A cancelled call leaves its item to the next."""
+        """Return the next item. A thread waits for Redis. A cancelled call leaves its item to the next call."""
         while self._filling is not None or not self._items:
             if not await self._in_thread(self._fill) and not self._items:
                 raise StopAsyncIteration
         return self._hand_out()
 
     def close(self) -> None:
-        """End the iteration and close the connection, within a second; idempotent, from any thread."""
+        """End the iteration and close the connection within a second. Idempotent. May be called from any thread."""
         self._closed.set()
-        if self._lock.acquire(blocking=False):  # else a thread is waiting for Redis, and closes it
+        if self._lock.acquire(blocking=False):  # otherwise the thread that waits for Redis closes it
             try:
                 self._client.close()
             finally:
@@ -213,7 +213,7 @@ class Subscriber:
         return True
 
     def _fill(self) -> bool:
-        """Read on until there is an item; return False at the end of the iteration."""
+        """Read until there is an item; return False at the end of the iteration."""
         until_s = None if self._wait_s is None else monotonic() + self._wait_s
         while not self._items:
             is_at_end = self._patiently(self._read_on)
@@ -224,7 +224,7 @@ class Subscriber:
         return bool(self._items)
 
     def _patiently(self, step: Callable[[], bool]) -> bool:
-        """Run a step, repeatedly while Redis is unreachable; return False after `close`."""
+        """Run a step, and repeat it while Redis is unreachable; return False after `close`."""
         since_s: float | None = None
         pause_s = FIRST_PAUSE_S
         while not self._closed.is_set():
@@ -263,7 +263,7 @@ class Subscriber:
             self._items.append((walk.at, gap))
             return False
         if head.offset <= walk.at.offset:
-            self._reached = walk.at  # perhaps in another epoch
+            self._reached = walk.at  # may be in another epoch
             return True
         self._reported = head.epoch, head.offset
         entries = self._log.page(walk.at.offset, head.offset, epoch=head.epoch)
@@ -297,7 +297,7 @@ class Subscriber:
 
 
 class _DaemonThread:
-    """Runs functions in one thread, in order. The end of the program does not wait for it, unlike for those of an executor."""
+    """Runs functions in one thread, in order. Unlike an executor's threads, it does not delay the end of the program."""
 
     def __init__(self) -> None:
         self._work: SimpleQueue[tuple[Callable[[], bool], Future[bool]]] = SimpleQueue()
@@ -305,7 +305,7 @@ class _DaemonThread:
         self._is_running = False
 
     def run(self, work: Callable[[], bool]) -> Future[bool]:
-        """Run `work` in the thread, which begins with it or has not rested for long."""
+        """Run `work` in the thread, and start the thread if it has ended."""
         future: Future[bool] = Future()
         with self._lock:
             self._work.put((work, future))
@@ -328,11 +328,11 @@ class _DaemonThread:
                 future.set_result(work())
             except BaseException as error:  # noqa: BLE001 - the future has it
                 future.set_exception(error)
-            del work, future  # while it waits, it keeps nothing of the subscriber
+            del work, future  # a waiting thread must not keep the subscriber alive
 
 
 def _read_since(since: object) -> Position | int | str | datetime | None:
-    """Return the start position. Raises InvalidRequest: `since` has none of the forms."""
+    """Return the start position. Raises InvalidRequest if `since` has none of the forms."""
     if since is None or since == OLDEST or is_whole(since, 0, _MAX_OFFSET):
         return since
     if isinstance(since, datetime) and since.tzinfo is not None:

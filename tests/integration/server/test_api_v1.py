@@ -118,8 +118,8 @@ def test_a_key_may_have_ids_remembered_for_a_day_and_a_user_may_not(
     assert api.ask("POST", "/events", one, shop)[1]["duplicate"]
     assert api.ask("POST", "/events/batch", batch, shop)[1]["receipts"][0]["duplicate"]
     for path, body, reason in (
-        ("/events", {**one, "id": None}, "goes with an id"),
-        ("/events/batch", {**batch, "events": [{"topic": "orders.1", "data": 1}]}, "goes with an id"),
+        ("/events", {**one, "id": None}, "id_for_s needs an id"),
+        ("/events/batch", {**batch, "events": [{"topic": "orders.1", "data": 1}]}, "id_for_s needs an id"),
         ("/events", {**one, "id_for_s": 86401}, "86400"),
         ("/events/batch", {**batch, "id_for_s": 0}, "1"),
     ):

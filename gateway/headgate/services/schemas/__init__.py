@@ -1,1 +1,1 @@
-"""Schemas of topics: from JSON Schema files to checks at publish and types."""
+"""Turns JSON Schema files of topics into checks at publish and into types."""

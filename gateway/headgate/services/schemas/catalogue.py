@@ -1,10 +1,10 @@
-"""The catalogue of read documents: the patterns of each, and the target of every reference. No I/O.
+"""The catalogue of schema documents, with the patterns of each and the target of every reference. No I/O.
 
-In: documents. Out: a consistent catalogue, or one error that names the file, the place in it and what is allowed. Checks at
-publish and types use this one reading.
+In: documents. Out: a consistent catalogue, or one error that names the file, the place in it and the allowed values. Checks at
+publish and types use the same catalogue.
 
-A file's pattern is its name without `.json`, or those in `x-topic` (a pattern or a list, needed where a file system does not
-allow `*`). A file whose name begins with `_`, or with `"x-topic": null`, holds definitions for others and has no topic.
+A file's pattern is its name without `.json`, or those in `x-topic` (a pattern or a list, for file systems that do not allow
+`*`). A file with a name that begins with `_`, or with `"x-topic": null`, holds definitions for other files and has no topic.
 
 A reference points to a schema in the same file or in another file of the folder, by file name or by `$id`, and nowhere else.
 """
@@ -26,12 +26,12 @@ from headgate.events.topic import check_pattern, is_wildcard, matches, normal_fo
 from .documents import SUFFIX, Documents
 from .validation import TOPIC, Validator, check_schema, dialect_fault, fault_of, keyword_fault, parts, pointer, validators
 
-# The address of a document without `$id`; a name that never leads anywhere (RFC 6761, section 6.4).
+# The address of a document without `$id`. The name never resolves (RFC 6761, section 6.4).
 _BASE = "https://schemas.invalid/"
 _SHARED = "_"
-# Most nested schemas about one value, whether contained or referred to.
+# The most nested schemas for one value, by inclusion or by reference.
 MAX_CHAIN = 100
-# Most of them in total, counted as often as they are checked.
+# The most schemas for one value in total, counted as often as they are checked.
 MAX_TOGETHER = 1000
 
 
@@ -70,7 +70,7 @@ class Catalogue:
 
 
 def read_catalogue(documents: Documents) -> Catalogue:
-    """Return the catalogue of documents. Raises InvalidSchema: the first fault."""
+    """Return the catalogue of documents. Raises InvalidSchema with the first fault."""
     schemas = {name: _schema(name, text) for name, text in documents.texts.items()}
     places: dict[Place, Any] = {}
     anchors: dict[tuple[str, str], Place] = {}
@@ -151,7 +151,7 @@ def _patterns(name: str, schema: Any) -> list[str]:
 
 
 def _address(name: str, schema: Any) -> str:
-    """Return the address of a document without its fragment: its `$id`, or one made of its name."""
+    """Return the address of a document without its fragment, from its `$id` or its name."""
     own = _BASE + name.replace("#", "%23")
     return urldefrag(urljoin(own, schema["$id"])).url if isinstance(schema, dict) and "$id" in schema else own
 
@@ -187,7 +187,7 @@ def _target(
 def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Place]) -> None:
     """Refuse a schema that refers to itself for the same value, which constrains nothing and has no finite type.
 
-    Also refuse one made of too many schemas: two references in each of thirty schemas make a check of 2^30 steps.
+    Also refuses a combination of too many schemas. Two references in each of thirty schemas make a check of 2^30 steps.
     """
     looked_at: dict[Place, int] = {}  # number of schemas about one value, per place
 
@@ -213,7 +213,7 @@ def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Plac
         count(place, frozenset())
 
 
-# Topics with cached schemas; then the cache is cleared.
+# Topics with cached schemas. Beyond that the cache is cleared.
 MAX_TOPICS = 4096
 # Compiled versions per process.
 MAX_COMPILED = 16
@@ -223,15 +223,15 @@ _decode = msgspec.json.Decoder().decode
 
 @lru_cache(maxsize=MAX_COMPILED)
 def schema_set(documents: Documents) -> SchemaSet:
-    """Return documents as a set of schemas; equal documents give the same set. Raises InvalidSchema: as `read_catalogue`."""
+    """Return the set of schemas of documents, the same for equal documents. Raises InvalidSchema as `read_catalogue`."""
     return SchemaSet(read_catalogue(documents))
 
 
 class SchemaSet:
     """One compiled version of the schemas, which finds the first schema that the data of an event violates.
 
-    If several patterns match a topic, all their schemas apply: `orders.#` states what all orders share, and `orders.*.shipped`
-    adds to it. A process compiles the same documents once, and caches the schemas of MAX_TOPICS topics.
+    If several patterns match a topic, all their schemas apply. `orders.#` constrains all orders, and `orders.*.shipped` adds to
+    it. A process compiles the same documents once, and caches the schemas of MAX_TOPICS topics.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -245,7 +245,7 @@ class SchemaSet:
         self.version, self.has_topics = catalogue.documents.version, bool(catalogue.topics)
 
     def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
-        """Return the violation by the data of a topic, by the first pattern in order, or None."""
+        """Return the first violation by the data of a topic, in the order of the patterns, or None."""
         matching = self._by_topic.get(topic)
         if matching is None:
             if len(self._by_topic) >= MAX_TOPICS:

@@ -1,9 +1,9 @@
-"""The check at publish: whether the data of an event satisfies the schemas of its topic.
+"""Checks at publish whether the data of an event satisfies the schemas of its topic.
 
 In: each event from the publisher before it is sent. Out: nothing, or `SchemaViolation` (refuse), or a throttled log line (warn).
 
-Schemas are of a folder, read once, or of the registry in Redis. While events are published, the registry is asked for its
-version once per REFRESH_S. While Redis does not answer, or holds no registry, the previous schemas stay in force.
+Schemas come from a folder, which is read once, or from the registry in Redis. While events are published, the registry's
+version is read once per REFRESH_S. While Redis does not answer, or holds no registry, the previous schemas stay in force.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFF, WARN, REFUSE = MODES = ("off", "warn", "refuse")
 REFRESH_S = 10.0
 # Delay after a failed first read.
 RETRY_S = 1.0
-# Namespaces cached per publisher; then the cache is cleared.
+# Namespaces cached per publisher. Beyond that the cache is cleared.
 MAX_NAMESPACES = 64
 _NOTHING = documents({})
 
@@ -48,8 +48,8 @@ class SchemaCheck:
 
     Args:
         schemas_of: returns the schemas of a namespace's topics. May wait for Redis, and raise as `RegistrySource.of`.
-        refuse: raise; otherwise warn.
-        on_violation: called with the namespace and the violation in both cases; must not wait.
+        refuse: whether to raise instead of warning.
+        on_violation: called with the namespace and the violation in both cases. Must not wait.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ def open_check(
     on_violation: OnViolation | None = None,
     budget: Budgets = lambda _: nullcontext(),
 ) -> SchemaCheck | None:
-    """Return the check of a publisher, or None if nothing is checked.
+    """Return the check of a publisher, or None without one.
 
     Args:
         schemas: a folder, or REGISTRY; None means HEADGATE_SCHEMAS.
@@ -118,12 +118,12 @@ def open_check(
         raise SettingsError([f"schema_check={mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}"])
     if schemas is not None and not isinstance(schemas, str | PathLike):
         raise SettingsError([f"schemas={schemas!r:.80}: expected a folder, or {REGISTRY!r}"])
-    # Any folder stands for the given one, which is read below with an error of its own.
+    # "folder" stands for the given one, which is read below with a separate error.
     given = {"HEADGATE_SCHEMAS": "folder" if schemas else None, "HEADGATE_SCHEMA_CHECK": mode}
-    # In any letters, as small ones are a fault.
+    # In upper or lower case, because lower case is a fault.
     variables = {name: value for name, value in environment().items() if name.upper() in given}
     if not any(given.values()) and not any(variables.values()):
-        return None  # a service may make a publisher per request, and reading settings would double its cost
+        return None  # a service may create a publisher per request, and reading settings would double its cost
     if not schemas or mode is None:
         set_ = Settings.read(variables, given)
         schemas, mode = schemas or set_.schemas, set_.schema_check
@@ -134,7 +134,7 @@ def open_check(
 
 
 def folder_source(path: str) -> Callable[[str], SchemaSet]:
-    """Return the source of a folder's schemas, read once for every namespace."""
+    """Return the source of a folder's schemas, which are read once for all namespaces."""
     schemas = _compiled(read_folder(path))
     if not schemas.has_topics:
         raise InvalidSchema(f"{path}/", NO_TOPIC)
@@ -142,10 +142,10 @@ def folder_source(path: str) -> Callable[[str], SchemaSet]:
 
 
 class RegistrySource:
-    """The schemas that Redis holds for each namespace. Threads and greenlets may share it; one of them reads.
+    """The schemas in Redis for each namespace. Threads and greenlets may share it. One of them reads.
 
-    `budget` returns the time limit of one read. Nothing else may use it: an exit without a question would count as an answer of
-    Redis, and close the circuit breaker.
+    `budget` returns the time limit of one read. Nothing else may use it, because an exit without a request would count as an
+    answer of Redis and close the circuit breaker.
     """
 
     def __init__(
@@ -156,15 +156,15 @@ class RegistrySource:
         self.reset()
         reset_in_child(self)
         self._loaded: dict[str, tuple[SchemaSet, float]] = {}
-        self._failed: tuple[str, HeadgateError, float] | None = None  # the last failed first read: namespace, error, time
+        self._failed: tuple[str, HeadgateError, float] | None = None  # namespace, error and time of the last failed first read
         self._log_throttle = LogThrottle(now)
 
     def reset(self) -> None:
-        """Forget a caller that reads, which a forked child does not have."""
+        """Forget a reading caller, which a forked child does not have."""
         self._lock = threading.Lock()
 
     def of(self, namespace: str) -> SchemaSet:
-        """Return the newest known schemas, at most REFRESH_S old unless Redis does not answer or another caller is reading.
+        """Return the newest known schemas. They are at most REFRESH_S old if Redis answers and no other caller is reading.
 
         Raises:
             MissingExtra: the extra `schemas` is not installed.
@@ -186,7 +186,7 @@ class RegistrySource:
             return self._loaded[namespace][0]
 
     def _first(self, namespace: str) -> SchemaSet:
-        """Read schemas for the first time; callers that wait during a failure get the same error without waiting in turn."""
+        """Read schemas for the first time. Callers that wait during a failure share the error instead of waiting in turn."""
         failed = self._failed
         if failed is not None and failed[0] == namespace and self._now() - failed[2] < RETRY_S:
             raise failed[1].with_traceback(None)
@@ -205,9 +205,10 @@ class RegistrySource:
                 if version is not None and version != known.version:
                     schemas = self._read(namespace)
             if version is None and known.version != _NOTHING.version:
-                self._warn("the registry of namespace %r is empty, its schemas of before go on", namespace)
+                self._warn("the registry of namespace %r is empty, its previous schemas stay in force", namespace)
         except HeadgateError as error:
-            self._warn("the schemas of namespace %r could not be read, those of before go on: %s", namespace, error.message)
+            self._warn("the schemas of namespace %r could not be read, the previous ones stay in force: %s", namespace,
+            error.message)
         self._loaded[namespace] = (schemas, self._now())
         return schemas
 
@@ -221,6 +222,6 @@ class RegistrySource:
 
 def _compiled(documents: Documents) -> SchemaSet:
     with needing("schemas", "publishing with schemas"):
-        from .catalogue import schema_set  # only here, because a publisher without schemas lacks the library
+        from .catalogue import schema_set  # imported here, because a publisher without schemas lacks the library
 
         return schema_set(documents)

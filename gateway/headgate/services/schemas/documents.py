@@ -1,4 +1,4 @@
-"""Schema files as stored: JSON texts by file name, with a version. The only I/O is reading a folder.
+"""Schema files as JSON texts by file name, with a version. The only I/O is reading a folder.
 
 In: a folder, or the contents of the registry in Redis. Out: `Documents`, bounded in number and bytes. catalogue.py interprets
 them.
@@ -17,12 +17,12 @@ from headgate.errors import InvalidSchema
 
 MAX_DOCUMENTS = 256
 MAX_DOCUMENT_BYTES = 64 * 1024
-# In total, which one read of the registry returns.
+# In total. One read of the registry returns all of them.
 MAX_BYTES = 1024 * 1024
 SUFFIX = ".json"
-# The fault of a folder from which nothing would be checked.
+# The fault of a folder without schemas of topics.
 NO_TOPIC = "has no schema of a topic; expected files such as orders.*.shipped.json"
-# Hexadecimal digits of a version: 64 bits.
+# Hexadecimal digits of a version of 64 bits.
 _VERSION_DIGITS = 16
 
 _NAME = re.compile(r"[A-Za-z0-9_*#][A-Za-z0-9_.*#-]{0,255}\.json", re.ASCII)
@@ -50,7 +50,7 @@ class Documents:
 
 
 def documents(texts: Mapping[str, bytes]) -> Documents:
-    """Return texts by file name as documents. Raises InvalidSchema: a name is invalid, or there is too much."""
+    """Return texts by file name as documents. Raises InvalidSchema for an invalid name or for too much text."""
     by_name = {name: texts[name].removeprefix(BOM_UTF8).strip() for name in sorted(texts)}
     for name, text in by_name.items():
         if not _NAME.fullmatch(name):
@@ -67,7 +67,7 @@ def documents(texts: Mapping[str, bytes]) -> Documents:
 def read_folder(folder: str) -> Documents:
     """Return the `*.json` files of a folder. Other and hidden files are ignored.
 
-    Raises InvalidSchema: the folder cannot be read, holds folders or schemas of another format, or as `documents`.
+    Raises InvalidSchema as `documents`, and if the folder cannot be read or holds folders or schemas of another format.
     """
     texts: dict[str, bytes] = {}
     try:
@@ -83,6 +83,6 @@ def read_folder(folder: str) -> Documents:
                     texts[path.name] = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise InvalidSchema(str(error.filename or folder), f"cannot be read: {error.strerror}") from error
-    except ValueError as error:  # a path with a zero or a lone surrogate
+    except ValueError as error:  # a path with a zero byte or a lone surrogate
         raise InvalidSchema(str(folder), f"cannot be read: {error}") from error
     return documents(texts)

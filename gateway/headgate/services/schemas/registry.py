@@ -1,4 +1,4 @@
-"""The registry: the schemas of a namespace's topics in Redis, shared by publishers on all machines.
+"""The registry has the schemas of a namespace's topics in Redis, for publishers on all machines.
 
 In: documents from `headgate schemas push`. Out: the same documents for every publisher set to use it. In Redis it is a hash
 with two fields, `schemas_key(N)`: `documents`, a JSON object from file name to schema, and `version`, their hash. Both are
@@ -19,7 +19,7 @@ from headgate.redis.keys import schemas_key
 
 from .documents import MAX_BYTES, Documents, documents
 
-# Attempts of a writer in conflict with others.
+# How often a writer in conflict with others tries.
 _TRIES = 5
 _NONE = documents({})
 # The names around the texts, and JSON's punctuation.
@@ -46,7 +46,7 @@ def read_version(client: Client, namespace: str) -> str | None:
 def read_registry(client: Client, namespace: str) -> Documents | None:
     """Return a namespace's schemas, or None if none were pushed. One round trip.
 
-    Raises BusUnavailable, BusRefused: as `redis.client.call`; InvalidSchema: the key holds something else.
+    Raises BusUnavailable and BusRefused as `redis.client.call`, and InvalidSchema if the key holds something else.
     """
     version, packed = _fields(client, namespace)
     return None if version is None and packed is None else _unpacked(schemas_key(namespace), version, packed)
@@ -55,11 +55,11 @@ def read_registry(client: Client, namespace: str) -> Documents | None:
 def change_registry(
     client: Client, namespace: str, change: Callable[[Documents], Documents], *, replaces_invalid: bool = False
 ) -> tuple[Documents, Documents]:
-    """Replace a namespace's schemas by `change` of them; return the old and the new ones.
+    """Apply `change` to a namespace's schemas; return the old and the new ones.
 
     Args:
-        client: to write with; its user needs `+eval` in addition to `+hmget`, `+hget` and `+hset`.
-        change: from the current to the new schemas; may be called again.
+        client: for writing. Its user needs `+eval` in addition to `+hmget`, `+hget` and `+hset`.
+        change: returns the new schemas for the current ones. May be called again.
         replaces_invalid: treat contents that are not a registry as empty.
 
     Raises:

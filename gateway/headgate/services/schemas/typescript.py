@@ -1,12 +1,13 @@
-"""TypeScript from the schemas of topics: the map for `connect<Topics>()`, and a type per definition. No I/O.
+"""Generates TypeScript from the schemas of topics, with the map for `connect<Topics>()` and a type per definition. No I/O.
 
-The output is deterministic, compiles in strict mode with exactOptionalPropertyTypes, and imports nothing. A type allows whatever
-its schema allows, and possibly more: `unknown` stands for what types cannot express, and comments have the rest (`pattern`,
-`minimum`, `if`). Members that a schema does not name are in no type, unless its `additionalProperties` describes them.
+The output is deterministic, compiles in strict mode with exactOptionalPropertyTypes, and imports nothing. A type allows every
+value that its schema allows, and possibly more, because types cannot express everything. `unknown` stands for such parts, and
+comments describe others (`pattern`, `minimum`, `if`). Members that a schema does not name are not in the type, unless its
+`additionalProperties` describes them.
 
 A schema becomes a definition if a topic has it, if something refers to it, or if it is an object with members inside another
 schema. Its name comes from its `title`, else from its name in `$defs`, else from the words of its pattern or file, else from
-its place: `Order` and `lines` make `OrderLines`. The file's name separates equal names.
+its place, as in `OrderLines` for `lines` of `Order`. The file's name separates equal names.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 
 
 class _Object(NamedTuple):
-    """An object with members: a line for each, and its comment."""
+    """An object, with a line for each member, and its comment."""
 
     fields: tuple[str, ...]
     comments: tuple[tuple[str, ...], ...]
 
 
-# The options of a union; none is `never`. An intersection is one option, in parentheses.
+# The options of a union. Without any it is `never`. An intersection is one option, in parentheses.
 _Type: TypeAlias = tuple[str | _Object, ...]
 _ANYTHING: _Type = ("unknown",)
 _NOTHING: _Type = ()
@@ -53,7 +54,7 @@ _NOTHING: _Type = ()
 def typescript(catalogue: Catalogue) -> str:
     """Return the module of a catalogue's types.
 
-    Raises InvalidSchema: two definitions share a name, or a schema's keywords apply to none of its types.
+    Raises InvalidSchema if two definitions share a name, or if a schema's keywords apply to none of its types.
     """
     writer = _Writer(catalogue)
     lines = [HEAD, "", "/** Patterns of topics, and the data of their events. */", f"export interface {MAP} {{"]
@@ -65,7 +66,7 @@ def typescript(catalogue: Catalogue) -> str:
 
 
 class _Writer:
-    """`names` has the places with a fixed name: the topics' schemas, and whatever they refer to."""
+    """`names` has the places with a fixed name, which are the topics' schemas and those that they refer to."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -89,7 +90,7 @@ class _Writer:
         return {place: name if count[name] == 1 else self._file_name(place) + name for place, name in proposed.items()}
 
     def _reached(self, roots: Sequence[Place]) -> Iterator[Place]:
-        """Yield what the roots refer to, transitively. Definitions of a root are reached only by reference."""
+        """Yield the places that the roots refer to, transitively. Definitions of a root count only if referred to."""
         seen, left = set(roots), list(roots)
         while left:
             root = left.pop()
@@ -113,7 +114,7 @@ class _Writer:
         return f"{name}Data" if name == MAP else name
 
     def _file_name(self, place: Place) -> str:
-        """Return the name derived from a file: of its first pattern, else its own."""
+        """Return the name derived from a file's first pattern, else from the file's name."""
         patterns = [pattern for pattern, file in self._catalogue.topics.items() if file == place.name]
         return _pascal(patterns[0] if patterns else "") or _pascal(place.name.removesuffix(SUFFIX)) or "Topic"
 
@@ -179,7 +180,7 @@ class _Writer:
         return frozenset(_TYPES)
 
     def _own(self, place: Place, schema: Mapping[str, Any], name: str, types: frozenset[str]) -> _Type:
-        """Return what a schema itself states, without its `allOf` and references."""
+        """Return the type by a schema's keywords, without its `allOf` and references."""
         if "const" in schema:
             return (json.dumps(schema["const"]),)
         if "enum" in schema:
@@ -236,7 +237,7 @@ class _Writer:
         type_: _Type = (_Object(tuple(fields), tuple(comments)),)
         if alone:
             return type_
-        # One of several types, null mostly: unions are of names.
+        # One of several types, mostly with null. Unions consist of names.
         return self._hoisted(place, f"{name}Object" if place in self.names else name, type_)
 
 
@@ -283,7 +284,7 @@ def _definition(name: str, type_: _Type, words: Sequence[str]) -> Iterator[str]:
 
 
 def _words_of(schema: Any, name: str = "") -> list[str]:
-    """Return the comment of a schema: its title unless its name says it, its description, and what a type cannot express."""
+    """Return the comment of a schema, with its title unless equal to its name, its description, and keywords beyond types."""
     if not isinstance(schema, dict):
         return []
     title, description = schema.get("title", "").strip(), schema.get("description", "").strip()
@@ -299,7 +300,7 @@ def _words_of(schema: Any, name: str = "") -> list[str]:
 
 def _comment(words: Sequence[str], indent: str) -> Iterator[str]:
     written = (line for text in words for line in text.splitlines() if line.strip())
-    lines = [_BREAKS.sub(" ", line).replace("*/", "*\u2215").strip() for line in written]  # none ends a comment or begins code
+    lines = [_BREAKS.sub(" ", line).replace("*/", "*\u2215").strip() for line in written]  # none can end the comment
     if len(lines) == 1:
         yield f"{indent}/** {lines[0]} */"
     elif lines:

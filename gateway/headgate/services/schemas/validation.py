@@ -1,12 +1,11 @@
-"""Checking values against schemas, and schemas against the dialect: the one file that meets jsonschema-rs.
+"""Checks values against schemas, and schemas against the dialect. Only this file uses jsonschema-rs.
 
-In: a catalogue. Out: one `Validator` for each of its documents, and the faults of a document that is no schema. Nothing is
-fetched: references lead into the catalogue, or are refused before (catalogue.py). `pattern` is matched in linear time,
-whatever an event brings, so look-around and back-references are refused. `format` is checked.
+In: a catalogue. Out: one `Validator` for each of its documents, and the faults of an invalid document. Nothing is fetched,
+because catalogue.py refuses references that lead out of the catalogue. `pattern` is matched in linear time for any event, so
+look-around and back-references are refused. `format` is checked.
 
-The keywords of JSON Schema 2020-12 are those that contain schemas, those that are read, and those refused. An unknown keyword
-is refused with the nearest known one, because `requierd` would otherwise allow everything. An application's own keywords begin
-with `x-`.
+The keywords of JSON Schema 2020-12 either contain schemas, are read, or are refused. An unknown keyword is refused with the
+nearest known one, because `requierd` would otherwise allow everything. An application's own keywords begin with `x-`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ import jsonschema_rs
 
 from headgate.errors import InvalidSchema
 
-# In the place of an event's values in a reason: errors travel, and go into logs.
+# Replaces an event's values in a reason, because errors are sent to clients and logged.
 MASK = "the value"
 
-# Levels of a value for which the library looks for the place of a fault. It tries every combination of the options of
-# each level: under a schema that refers to itself in two options, 12 levels take 0.1 s of CPU, and each two more five times
-# as long. `is_valid` does not.
+# The library searches the place of a fault in values of at most this many levels. It tries every combination of the options of
+# each level. Under a schema that refers to itself in two options, 12 levels take 0.1 s of CPU, and each two more five times as
+# long. `is_valid` does not.
 _MAX_LEVELS = 6
 _TOO_DEEP = f"{MASK} does not hold; no place is named in one of more than {_MAX_LEVELS} levels"
 _TYPES = "expected array, boolean, integer, null, number, object or string, or a list of these"
@@ -71,7 +70,7 @@ _REFUSED = {
 
 
 def parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, bool]]:
-    """Yield each direct subschema: its path, the schema, and whether it constrains the same value."""
+    """Yield the path of each direct subschema, the schema, and whether it constrains the same value."""
     for keyword, value in schema.items():
         in_place = keyword in _IN_PLACE
         if keyword in _ONE:
@@ -83,7 +82,7 @@ def parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, boo
 
 
 def keyword_fault(schema: Mapping[str, Any], *, root: bool) -> str | None:
-    """Return the fault in the keywords of one schema and what is allowed, or None."""
+    """Return the fault in the keywords of one schema with the allowed ones, or None."""
     for keyword in schema:
         if keyword in _REFUSED:
             return f"{keyword} is not supported; write {_REFUSED[keyword]}"
@@ -110,7 +109,7 @@ _META = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, offline=True)
 
 
 def fault_of(validator: Validator, value: object) -> tuple[Sequence[str | int], str] | None:
-    """Return the first thing wrong with a value: its path and the reason. None if it holds. A microsecond for a small value."""
+    """Return the path and reason of a value's first fault, or None. Takes a microsecond for a small value."""
     if validator.is_valid(value):
         return None
     if _is_deeper(value, _MAX_LEVELS):
@@ -122,7 +121,7 @@ def fault_of(validator: Validator, value: object) -> tuple[Sequence[str | int], 
 def check_schema(name: str, schema: object) -> None:
     """Check that a document is a schema of JSON Schema 2020-12, by the dialect's own schema.
 
-    Raises InvalidSchema: with the place in the file, and the reason.
+    Raises InvalidSchema with the place in the file and the reason.
     """
     error = next(iter(_META.iter_errors(schema)), None)
     if error is not None:
@@ -131,9 +130,9 @@ def check_schema(name: str, schema: object) -> None:
 
 
 def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator]:
-    """Return a validator for each document: name → (its address, schema).
+    """Return a validator for each document, given as name → (address, schema).
 
-    Raises InvalidSchema: a pattern cannot be matched in linear time, or the library refuses something else.
+    Raises InvalidSchema if a pattern cannot be matched in linear time, or if the library refuses something else.
     """
     registry = jsonschema_rs.Registry(list(schemas.values()), retriever=_refuse)
     by_name: dict[str, Validator] = {}
@@ -150,7 +149,7 @@ def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether containers lie in each other more deeply than that."""
+    """Return whether containers are nested more deeply than `levels`."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return inner is not None and (levels == 0 or any(_is_deeper(each, levels - 1) for each in inner))
 

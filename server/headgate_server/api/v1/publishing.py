@@ -270,7 +270,7 @@ def _check_id_for(identity: Identity, *, has_ids: bool) -> None:
     if identity.scopes is None:
         raise BodyFault([("/id_for_s", InvalidRequest("ids are remembered for longer with an API key only, not for a user"))])
     if not has_ids:
-        raise BodyFault([("/id_for_s", InvalidRequest("id_for_s goes with an id for each event, or an Idempotency-Key"))])
+        raise BodyFault([("/id_for_s", InvalidRequest("id_for_s needs an id for each event, or an Idempotency-Key"))])
 
 
 def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str:

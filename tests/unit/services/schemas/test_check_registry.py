@@ -124,8 +124,8 @@ def test_later_faults_keep_the_schemas_and_are_logged_seldom(
     clock.now_s += REFRESH_S
     assert not takes(source, b'"x"')
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "the schemas of namespace 'n' could not be read, those of before go on: the bus is unavailable: gone",
-        "the registry of namespace 'n' is empty, its schemas of before go on",
+        "the schemas of namespace 'n' could not be read, the previous ones stay in force: the bus is unavailable: gone",
+        "the registry of namespace 'n' is empty, its previous schemas stay in force",
     ]
 
 

@@ -207,8 +207,9 @@ class RegistrySource:
             if version is None and known.version != _NOTHING.version:
                 self._warn("the registry of namespace %r is empty, its previous schemas stay in force", namespace)
         except HeadgateError as error:
-            self._warn("the schemas of namespace %r could not be read, the previous ones stay in force: %s", namespace,
-            error.message)
+            self._warn(
+                "the schemas of namespace %r could not be read, the previous ones stay in force: %s", namespace, error.message
+            )
         self._loaded[namespace] = (schemas, self._now())
         return schemas
 

@@ -1,8 +1,8 @@
-"""Apprise: events as short messages to any service that the library Apprise knows by URL. The only file that imports Apprise.
+"""Sends events as short messages to any service that Apprise supports. Only this file imports Apprise.
 
-In: deliveries. Out: one call of Apprise per URL. Each is a separate part of the work, so a failed service is tried again alone,
+In: deliveries. Out: one call of Apprise per URL. Each is a separate part of the work, so only a failed service is tried again,
 at most three times. URLs come from the operator. A template of a URL inserts the event's user, or addresses from a function of
-the operator, percent-encoded, and never more than one target. A redirect is followed only if the URL has `redirect=yes`.
+the operator, percent-encoded, and never more than one target. Apprise follows a redirect only if the URL has `redirect=yes`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .values import FUNCTION, as_list, function_faults, need_secret
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
-# Before the third attempt, so that three attempts outlast an outage of an hour.
+# The delay before the third attempt, so that three attempts outlast an outage of an hour.
 LAST_ATTEMPT_AFTER_S = 3600.0
-# Apprise reads these as more than one target, or decodes them twice, so a name with one would reach another user.
+# Apprise reads these as separators or decodes them twice, so a name with one would reach another user.
 _SEVERAL = re.compile(r"[\s,;\[\]\\/%]")
 # Every service accepts at least one of these as a target.
 _SAMPLES = ("ana", "1234567890", "ana@example.org")
 MAX_ADDRESSES = 32
 
-# Below this level they write whole URLs and payloads.
+# Below this level these loggers write whole URLs and payloads.
 for _name in ("apprise", "urllib3"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
@@ -78,7 +78,7 @@ class AppriseOptions:
 
 
 class Apprise(Consumer):
-    """Sends each event to each service. Raises ValueError, TemplateFault: a fault that `check` reports."""
+    """Sends each event to each service. Raises ValueError or TemplateFault for a fault that `check` reports."""
 
     Options = AppriseOptions
 
@@ -90,7 +90,7 @@ class Apprise(Consumer):
         named = options.address_function
         self._addresses = import_string(named, FUNCTION) if named else lambda delivery: user_of(delivery.topic)
         self._per_user = _is_per_user(options)
-        # A user's services are made on demand.
+        # Services of users are created on demand.
         self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}
 
     @classmethod
@@ -109,7 +109,7 @@ class Apprise(Consumer):
 
     @classmethod
     def channel(cls, options: AppriseOptions) -> str | None:
-        """Return `push`, or None with fixed URLs, whose messages no user can mute."""
+        """Return `push`, or None for fixed URLs, because users cannot mute their messages."""
         return None if options.urls or options.urls_env else "push"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
@@ -120,13 +120,13 @@ class Apprise(Consumer):
 
         Raises:
             Reject: the templates do not fit the event, an address is not a single target, or its service is no longer among the
-            URLs. OutcomeUnknown: it failed. Apprise does not report whether the service refused it, accepted it without an
-            answer, or
+                URLs.
+            OutcomeUnknown: it failed. Apprise does not report whether the service refused it, accepted it without an answer, or
                 accepted it for some of the URL's targets.
         """
         targets = self._targets(delivery)
         if delivery.key not in targets:
-            raise Reject("the service that it was for is no longer among the URLs")
+            raise Reject("its service is no longer among the URLs")
         url = targets[delivery.key]
         title, body = self._render(delivery)
         try:
@@ -144,7 +144,7 @@ class Apprise(Consumer):
     def _targets(self, delivery: Delivery) -> dict[str, str]:
         """Return the URLs of an event by their names in Redis.
 
-        Raises Reject: an address is not a single target, or there are more than MAX_ADDRESSES.
+        Raises Reject if an address is not a single target, or for more than MAX_ADDRESSES.
         """
         if not self._per_user:
             return {_key(url): url for url in self._urls}
@@ -169,9 +169,9 @@ def _is_per_user(options: AppriseOptions) -> bool:
 
 
 def _read_urls(options: AppriseOptions) -> list[str]:
-    """Return the URLs, or the templates of them, without duplicates.
+    """Return the URLs or their templates, without duplicates.
 
-    Raises ValueError: there are none, of both kinds, too many, or a template has no place for a user.
+    Raises ValueError for none, for both kinds, for too many, or for a template without a place for a user.
     """
     per_user = _is_per_user(options)
     if per_user and (options.urls is not None or options.urls_env is not None):

@@ -1,11 +1,11 @@
-"""The interface of a consumer: the class to derive from, its deliveries, and its possible answers. No I/O.
+"""The interface of a consumer, with the base class, its deliveries, and its possible answers. No I/O.
 
 In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (a temporary failure),
 `OutcomeUnknown` (it may have worked) or `Reject` (a permanent failure). Any other exception counts as a fault of the consumer's
-code. It is logged with its traceback and tried again, until the event is set aside.
+code. The runner logs it with its traceback and tries again, until it sets the event aside.
 
-Every delivery may repeat, if a process dies between doing and acknowledging it. `Delivery.identity` names the work, the same for
-every attempt, so a receiver can recognise duplicates.
+A delivery repeats if a process dies between doing and acknowledging it. `Delivery.identity` is the same for every attempt, so a
+receiver can recognize duplicates.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Delivery(Event, frozen=True, gc=False):
     """An event for a consumer, with the fields of an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
 
-    `key` names one part of the event's work, such as one recipient of a mail ("" if there is only one part); `attempt` is 1 at
-    first and counts the deliveries of this part; `deferred` marks one that follows a `Defer`.
+    `key` names one part of the event's work, such as one recipient of a mail ("" if there is only one part). `attempt` counts
+    the deliveries of this part from 1. `deferred` marks a delivery after a `Defer`.
     """
 
     namespace: str = ""
@@ -36,7 +36,7 @@ class Delivery(Event, frozen=True, gc=False):
 
     @property
     def identity(self) -> str:
-        """The name of this work, the same for every attempt: consumer, namespace, epoch, offset and key."""
+        """The name of this work (consumer, namespace, epoch, offset and key), the same for every attempt."""
         return f"{self.consumer}:{self.namespace}:{self.epoch}-{self.offset}" + (f":{self.key}" if self.key else "")
 
 
@@ -57,7 +57,7 @@ class Retry(Exception):
     Operators see the reason, so it must contain no secret and nothing of the payload.
     """
 
-    # Of a subclass whose own `__init__` does not call this one.
+    # For a subclass with an `__init__` that does not call this one.
     reason: str = "no reason given"
     after_s: float | None = None
 
@@ -67,9 +67,9 @@ class Retry(Exception):
 
 
 class OutcomeUnknown(Retry):
-    """It may have worked, as everything was sent, and the answer was lost or late.
+    """It may have worked, because everything was sent but the answer was lost or late.
 
-    It is tried again, but no sooner than after `retry_last_s`. After the third attempt without a known outcome the event goes to
+    It is tried again after `retry_last_s` or later. After the third attempt without a known outcome the event goes to
     the dead letters as `outcome_unknown`.
     """
 
@@ -85,10 +85,10 @@ class Reject(Exception):
 
 
 class Progress(NamedTuple):
-    """The progress of a consumer, in milliseconds since 1970 by Redis' clock, whole and rounded down as an event's time is.
+    """The progress of a consumer, in whole milliseconds since 1970 by Redis' clock, rounded down as an event's time is.
 
-    The instances have answered every event before `handled_ms`. It is the time of the oldest unanswered event (not yet taken, or
-    taken and not yet acknowledged), else `now_ms`. Events that are deferred or wait for another attempt count as answered.
+    The instances have answered every event before `handled_ms`. It is the time of the oldest event not yet taken or
+    acknowledged, else `now_ms`. Events that are deferred or wait for another attempt count as answered.
     `now_ms` is never before the newest event of the log.
     """
 
@@ -109,13 +109,13 @@ class State(Protocol):
         """
 
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
-        """Count one against `limit` in `period_s`. Return None if it is within, else when there is room again (since 1970).
+        """Count one against `limit` in `period_s`. Returns None if within, else when there is room again (since 1970).
 
-        `one` names what counts, which counts once in the period, however many answers of Redis are lost. None: each call.
+        `one` names the counted work, which counts once in the period even if answers of Redis are lost. None: each call counts.
         """
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
-        """Add amounts to counters, (name, time bucket) → amount, in one round trip; each lasts `ttl_s` from its last change."""
+        """Add (name, time bucket) → amount to counters, in one round trip. Each lasts `ttl_s` from its last change."""
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
         """Return for each name the sum over its buckets, in one round trip."""
@@ -127,7 +127,7 @@ class State(Protocol):
         """Store a small value for `ttl_s`."""
 
     def lease(self, name: str, for_s: float) -> bool:
-        """Take or renew a lease for one instance at a time; return whether it is ours for `for_s` from now."""
+        """Take or renew an exclusive lease; return whether this instance has it for `for_s` from now."""
 
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
         """Return a user's actions on an event, and the channels on which the user has muted its topic."""
@@ -140,7 +140,7 @@ class State(Protocol):
 
 
 class Publishing(Protocol):
-    """The part of `publisher.Publisher` that a consumer has."""
+    """The part of `publisher.Publisher` that a consumer may use."""
 
     def publish(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, user: str | None = None
@@ -149,7 +149,7 @@ class Publishing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The surroundings of a consumer besides its options: name, namespace, state, and a publisher for its own events.
+    """The name, namespace and state of a consumer, and a publisher for its own events.
 
     `rate` and `rate_period_s` are for a consumer that `keeps_rate` itself.
     """
@@ -168,18 +168,18 @@ class NoOptions:
 
 
 class Consumer:
-    """Derive from this, and write `handle`. One object serves one worker thread, and its methods never run concurrently.
+    """The base class of consumers. Override `handle`. One object serves one thread, and its methods never run concurrently.
 
-    `Options` is a frozen dataclass whose fields are declared with `options.option`. They extend the common options in the
-    consumer's TOML table. `batch = True` passes whole pages to `handle_many` instead, which is faster, but the whole page
-    repeats if the process dies within it.
+    `Options` is a frozen dataclass with fields declared by `options.option`. They extend the common options in the consumer's
+    TOML table. With `batch = True`, `handle_many` gets whole pages instead, which is faster, but the whole page repeats if the
+    process dies within it.
     """
 
     Options: ClassVar[type] = NoOptions
     batch: ClassVar[bool] = False
-    # Whether it enforces `rate` itself, for example by collecting; else the runner defers events beyond it before `handle`.
+    # Whether it enforces `rate` itself, for example by collecting. Otherwise the runner defers events beyond it before `handle`.
     keeps_rate: ClassVar[bool] = False
-    # Seconds between calls of `tick`; None: never.
+    # Seconds between calls of `tick`; None for no calls.
     tick_s: ClassVar[float | None] = None
 
     def __init__(self, options: Any, context: Context) -> None:
@@ -187,41 +187,41 @@ class Consumer:
 
     @classmethod
     def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
-        """Return the faults of options that are valid one by one (templates, files, contradictions), a line each."""
+        """Return the joint faults of valid options (templates, files, contradictions), a line each."""
         return []
 
     @classmethod
     def channel(cls, options: Any) -> str | None:
-        """Return the channel to its users that these options make it, `mail` or `push`; None: it reaches no user."""
+        """Return the channel to users, `mail` or `push`, with these options; None if it does not send to users."""
         return None
 
     def start(self) -> None:
         """Called once before the first delivery, in the worker's thread."""
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        """Name the parts of this event's work. Each is delivered, retried and acknowledged separately. No key: ignore it.
+        """Name the parts of this event's work, to be delivered, retried and acknowledged separately. None ignore the event.
 
-        Raises: as `handle`.
+        Raises as `handle`.
         """
         return ("",)
 
     def handle(self, delivery: Delivery) -> Defer | None:
-        """Do the work of one delivery. Raises Retry, OutcomeUnknown, Reject: see there."""
+        """Do the work of one delivery. Raises Retry, OutcomeUnknown or Reject."""
         raise NotImplementedError
 
     def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
-        """Do the work of all that were deferred together under one key, oldest first. Raises as `handle`, for all of them."""
+        """Do the work of all deliveries deferred together under one key, oldest first. Raises as `handle`, for all of them."""
         raise NotImplementedError
 
     def handle_many(self, deliveries: Sequence[Delivery]) -> None:
-        """Do the work of a page (`batch = True`). Raises as `handle`; a `Retry` or fault repeats each of them.
+        """Do the work of a page (`batch = True`). Raises as `handle`. A `Retry` or fault repeats each delivery.
 
         It returns None. Anything else, such as a `Defer`, is a fault of the code.
         """
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Called every `tick_s` between deliveries, in the worker's thread, whether or not there are any."""
+        """Called every `tick_s` between deliveries, in the worker's thread, even without deliveries."""
 
     def preview(self, delivery: Delivery) -> str:
         """Describe in a few lines what `handle` would do, for `--dry-run`, without doing it."""

@@ -1,7 +1,8 @@
 """The state of a notification, which is one event for one user. No I/O.
 
-In: the known facts, in any order: a gateway wrote it to a page, a page handled it, a consumer sent it, the user saw it. Out: one
-state. It is derived from the facts and never stored, so an item marked as unread again has the state of its other facts.
+In: the known facts in any order, such as that a gateway wrote it to a page, a page handled it, a consumer sent it, or the user
+saw it. Out: one state. It is derived from the facts and never stored, so an item marked as unread again has the state of its
+other facts.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from enum import Enum
 
 
 class NotificationState(Enum):
-    """The fate of an event for its user, from the earliest to the latest: a pushed event stays pushed when a page gets it too.
+    """The fate of an event for its user, from the earliest to the latest. A pushed event stays pushed if a page gets it, too.
 
-    `SENT`: it is in the log. `DELIVERED`: a gateway wrote it to a client of the user. `HANDLED`: a page called a handler with it.
-    `WITHDRAWN`: a consumer had it for the user and did not send it. `PUSHED`, `MAILED`: a consumer sent it. `SHOWN`: a page
-    reported that it has shown it. `READ`: its item is read or archived.
+    `SENT` means that it is in the log, `DELIVERED` that a gateway wrote it to a client of the user, `HANDLED` that a page
+    called a handler with it, `WITHDRAWN` that a consumer did not send it to the user, `PUSHED` and `MAILED` that a consumer
+    sent it, `SHOWN` that a page reported showing it, and `READ` that its item is read or archived.
     """
 
     SENT = "sent"
@@ -29,7 +30,7 @@ class NotificationState(Enum):
 
 
 def state_of(facts: Iterable[NotificationState]) -> NotificationState:
-    """Return the state of a notification from its known facts, in any order: the latest of them."""
+    """Return the latest of the known facts, which may be in any order."""
     return max(facts, key=list(NotificationState).index, default=NotificationState.SENT)
 
 

@@ -1,7 +1,7 @@
-"""Pauses in attempts on a server that fails. No I/O.
+"""Pauses between attempts on a failing server. No I/O.
 
-In: when attempts began and ended. Out: a `Retry` for each task during a pause. So a hanging server neither keeps a consumer from
-reading its log, which is trimmed in the meantime, nor uses up the attempts of every waiting task.
+In: when attempts began and ended. Out: a `Retry` for each task during a pause. So a hanging server neither keeps a consumer
+from reading its log before it is trimmed, nor uses up the attempts of every waiting task.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ PAUSE_LAST_S = 60.0
 
 
 class Pause:
-    """The pause for further tasks, after attempts that failed whatever the task. Times are monotonic seconds.
+    """The pause for further tasks after failures independent of the task. Times are monotonic seconds.
 
-    The first failure in a row pauses for as long as it took, as the connection may have broken by chance. Each further one pauses
-    for 1, 2, 4 … PAUSE_LAST_S seconds, but at least as long as it took, so a hanging server costs at most half of a consumer's
-    time.
+    The first failure in a row pauses for as long as it took, because the connection may have broken by chance. Each further one
+    pauses for 1, 2, 4 … PAUSE_LAST_S seconds, but at least as long as it took, so a hanging server costs at most half of a
+    consumer's time.
     """
 
     def __init__(self) -> None:
         self._failures, self._until_s, self._trouble = 0, 0.0, ""
 
     def check(self, now_s: float) -> None:
-        """Return if an attempt may be made. Raises Retry: the pause continues; with the trouble of the last attempt."""
+        """Return if an attempt may be made. During a pause, raises Retry with the trouble of the last attempt."""
         if now_s < self._until_s:
             raise Retry(self._trouble, after_s=self._until_s - now_s)
 
     def begin(self, began_s: float, now_s: float, trouble: str) -> Retry:
-        """Record an attempt that failed between these times, and return the Retry for its task."""
+        """Record an attempt that began and failed at these times, and return the Retry for its task."""
         took_s = now_s - began_s
         self._failures += 1
         pause_s = max(took_s, min(2.0 ** min(self._failures - 2, 10), PAUSE_LAST_S)) if self._failures > 1 else took_s
@@ -37,9 +37,9 @@ class Pause:
         return Retry(trouble, after_s=pause_s)
 
     def until(self, until_s: float, why: str) -> None:
-        """Pause until a time that the server has asked for."""
+        """Pause until a time requested by the server."""
         self._until_s, self._trouble = until_s, why
 
     def end(self) -> None:
-        """End the pause, since the server works."""
+        """End the pause, because the server works."""
         self._failures = 0

@@ -1,8 +1,8 @@
-"""Templates over events: mails and other texts for people. The only file that imports Jinja2. No I/O.
+"""Templates over events, for mails and other texts. Only this file imports Jinja2. No I/O.
 
-In: a template's source, from the operator, and values from events, whose authors are untrusted. Out: text of bounded length, or a
-`TemplateFault` that quotes the template and never the event. The source is trusted and the event is not: the sandbox lets no
-value reach Python's internals, HTML is escaped, and an undefined name is a fault, not a hole in the text.
+In: a template's trusted source from the operator, and untrusted values from events. Out: text of bounded length, or a
+`TemplateFault` that quotes the template but never the event. The sandbox lets no value reach Python's internals, HTML is
+escaped, and an undefined name is a fault instead of a gap in the text.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Template:
         html: escape every value.
         limit: maximum characters of its output.
 
-    Raises TemplateFault: the source is too long or not a template.
+    Raises TemplateFault if the source is too long or not a template.
     """
 
     def __init__(self, name: str, source: str, *, html: bool = False, limit: int = 10_000) -> None:
@@ -80,7 +80,7 @@ class Template:
     def render(self, values: Mapping[str, object]) -> str:
         """Return the text.
 
-        Raises TemplateFault: an undefined name, an operation that does not fit the event, or a text above the limit.
+        Raises TemplateFault for an undefined name, an operation that does not fit the event, or a text above the limit.
         """
         parts: list[str] = []
         length = 0
@@ -97,13 +97,13 @@ class Template:
         return "".join(parts)
 
     def check(self, sample: Mapping[str, object]) -> str | None:
-        """Return the fault that is independent of the event, or None. `sample` has all names of `render`."""
+        """Return the fault independent of the event, or None. `sample` has all names of `render`."""
         if unknown := sorted(self.names - sample.keys()):
             return f"{self.name}: unknown name {unknown[0]!r}; there are {', '.join(sorted(sample))}"
         try:
             self.render(sample)
         except TemplateFault as fault:
-            # Other errors may come from the sample, which stands for any data and has no type.
+            # Other errors may come from the sample, which stands for data of any type.
             if isinstance(fault, TextTooLong) or isinstance(fault.__cause__, jinja2.TemplateError):
                 return str(fault)
         return None
@@ -125,7 +125,7 @@ class TextTooLong(TemplateFault):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja2's sandbox, with two differences: `data.items` is the data's own key, and nothing is repeated a billion times."""
+    """Jinja2's sandbox, except that `data.items` is the data's key, and that nothing is repeated a billion times."""
 
     intercepted_binops = frozenset({"*", "**", "%"})
 
@@ -143,7 +143,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Anything(jinja2.ChainableUndefined):
-    """Unknown data: it has every name, and supports nearly every operation."""
+    """Unknown data, which has every name and supports nearly every operation."""
 
     def _itself(self, *_: object, **__: object) -> Self:
         return self
@@ -184,7 +184,7 @@ _PHRASES: dict[type[Exception], str] = {
 
 
 def render_event(template: Template, delivery: Delivery) -> str:
-    """Return the text of a template over one event, stripped. Raises Reject: the template does not fit the event."""
+    """Return the text of a template over one event, stripped. Raises Reject if the template does not fit the event."""
     try:
         return template.render({"event": view(delivery)}).strip()
     except TemplateFault as fault:
@@ -192,7 +192,7 @@ def render_event(template: Template, delivery: Delivery) -> str:
 
 
 def template_faults(name: str, source: str | None, limit: int) -> list[str]:
-    """Return the fault of a template over `event` that is independent of the event, in at most one line. None means unset."""
+    """Return the fault of a template over `event`, independent of the event, in at most one line. None means unset."""
     try:
         fault = None if source is None else Template(name, source, limit=limit).check({"event": SAMPLE})
     except TemplateFault as error:
@@ -220,12 +220,12 @@ TEMPLATE = text("a Jinja2 template")
 
 
 def read_message(title: str | None, body: str | None) -> Callable[[Delivery], tuple[str, str]]:
-    """Return a function for the title and the body of an event, stripped, of which one may be empty.
+    """Return a function for the stripped title and body of an event. One of them may be empty.
 
     Args:
-        title, body: Jinja2; None: the built-in ones.
+        title, body: Jinja2; None for the built-in ones.
 
-    Raises TemplateFault: one of them is not a template. The function raises Reject: they do not fit the event, or both are empty.
+    Raises TemplateFault for an invalid template. The function raises Reject if they do not fit the event or if both are empty.
     """
     templates = (
         Template("title", title or DEFAULT_TITLE, limit=MAX_TITLE_CHARACTERS),

@@ -1,7 +1,7 @@
-"""Values in a consumer's options that lead elsewhere, checked before anything runs: functions, certificate files, secrets.
+"""Checks functions, certificate files and secrets named in a consumer's options, before anything runs.
 
-A secret is `password` in the file, or `password_env`, the name of an environment variable. The options have both fields. No
-fault contains a secret. `environ` None: the process's environment.
+A secret is `password` in the file, or `password_env`, the name of an environment variable. The options have both fields. Faults
+never contain a secret. With `environ` None, the process's environment is read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def function_faults(name: str, value: str | None) -> list[str]:
 
 
 def as_list(returned: Any, most: int) -> list[Any]:
-    """Return the result of an operator's function as a list of at most one more than `most`. One text or mapping is one entry."""
+    """Return the result of an operator's function as a list of at most `most` + 1 entries. One text or mapping is one entry."""
     one = isinstance(returned, str | bytes | Mapping)
     return list(islice([returned] if returned and one else returned or (), most + 1))
 
@@ -53,9 +53,8 @@ def ca_file_faults(path: str | None) -> list[str]:
 def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str | None:
     """Return the secret `name` of these options, or None if it is not set.
 
-    White space around it is refused, as for every secret (`settings.STRONG_SECRET`), since only its owner knows whether it
-    belongs to it. Around a URL it has no meaning, and is removed. Raises ValueError: it is set twice, the variable is unset or
-    blank, or the secret has white space around it.
+    White space around a secret is refused (`settings.STRONG_SECRET`), because it may or may not belong to it. Around a URL it
+    is removed. Raises ValueError for such a secret, if it is set twice, or if the variable is unset or blank.
     """
     value: str | None = getattr(options, name)
     variable: str | None = getattr(options, f"{name}_env")
@@ -70,9 +69,9 @@ def read_secret(options: object, name: str, environ: Mapping[str, str] | None = 
 
 
 def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str:
-    """Return the secret `name`, which must be set; otherwise as `read_secret`.
+    """Return the required secret `name`, as `read_secret`.
 
-    Raises ValueError: as `read_secret`; also if it is not set.
+    Raises ValueError as `read_secret`, and if it is not set.
     """
     if (secret := read_secret(options, name, environ, is_url=is_url)) is None:
         raise ValueError(f"{name} is missing; expected {name} or {name}_env")
@@ -80,7 +79,7 @@ def need_secret(options: object, name: str, environ: Mapping[str, str] | None = 
 
 
 def secret_faults(options: object, name: str, read: Callable[[str], object]) -> list[str]:
-    """Return why `read` cannot have the secret `name`, in at most one line. A value in the file was read before."""
+    """Return why `read` refuses the secret `name` from a variable, in at most one line. A value in the file was read before."""
     try:
         secret = need_secret(options, name)
     except ValueError as error:
@@ -88,7 +87,7 @@ def secret_faults(options: object, name: str, read: Callable[[str], object]) -> 
     try:
         read(secret)
     except ValueError as error:
-        return [f"{name}_env={getattr(options, f'{name}_env')!r}: what this variable holds is wrong: {error}"]
+        return [f"{name}_env={getattr(options, f'{name}_env')!r}: the value of this variable is wrong: {error}"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Validate mail addresses and return their canonical spelling. No I/O.
+"""Validates mail addresses and returns their canonical spelling. No I/O.
 
 Deliberately stricter than RFC 5321 and 5322, without comments, quoted local parts, address literals and routes. Ordinary
 addresses pass, and none can carry a second address, a header or a command.
@@ -26,8 +26,8 @@ Mailbox = tuple[str, str]
 def check_address(raw: object) -> str:
     """Return an address in its canonical spelling, stripped, the domain in lower case and in ASCII (IDNA).
 
-    The local part may hold letters beyond ASCII; such an address needs a server with SMTPUTF8. Raises ValueError: it is not an
-    address; the text gives the reason without the address.
+    The local part may have letters beyond ASCII, which need a server with SMTPUTF8. Raises ValueError, with the reason but
+    without the address, if it is not an address.
     """
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
@@ -45,7 +45,7 @@ def check_address(raw: object) -> str:
 
 
 def read_mailbox(raw: object) -> Mailbox:
-    """Parse `name <address>` or a bare address. Raises ValueError: it is neither."""
+    """Parse `name <address>` or a bare address. Raises ValueError for anything else."""
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
     if (match := _MAILBOX.fullmatch(raw.strip(" "))) is None:
@@ -63,7 +63,7 @@ def _check_local(local: str) -> str:
         raise ValueError("a dot at the start or end, or two in a row, before the @")
     # A compatibility form of a letter (full width, ligature) could pass for that letter.
     if unicodedata.normalize("NFKC", local) != local or not all(_may_stand(character) for character in local):
-        raise ValueError("a character before the @ that may not stand there")
+        raise ValueError("a character before the @ is not allowed there")
     return local
 
 
@@ -78,8 +78,8 @@ def _check_domain(domain: str) -> str:
     try:
         name = ascii_host(domain)
     except ValueError as error:
-        raise ValueError("what stands after the @ is no host name") from error
+        raise ValueError("the part after the @ is not a host name") from error
     # Literals, names of private networks, and a final dot, which no mail address has (RFC 5321, section 4.1.2).
     if ":" in name or "_" in name or name.rpartition(".")[2].isdigit() or domain[-1] in _DOTS:
-        raise ValueError("what stands after the @ is no host name")
+        raise ValueError("the part after the @ is not a host name")
     return name

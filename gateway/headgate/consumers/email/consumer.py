@@ -1,10 +1,10 @@
-"""The email consumer sends events as mails, to fixed addresses or to those that the event names.
+"""The email consumer sends events as mails, to fixed addresses or to addresses from the event.
 
-In: deliveries. Out: one mail per recipient, each a part of the event's work with its own retries. Two checks precede each mail,
-in this order. `digest_s`: the first mail to a recipient goes at once, and the next ones are collected. `rate`: mails beyond it
-are collected until there is room, or wait one by one if the templates handle a single event only.
+In: deliveries. Out: one mail per recipient, each a part of the event's work with separate retries. Two checks precede each
+mail, in this order. With `digest_s`, the first mail to a recipient goes at once, and the next ones are collected. Mails beyond
+`rate` are collected until there is room, or wait one by one if the templates handle only a single event.
 
-A mail is sent at least once. Its Message-ID depends on its subject matter only, so duplicates are recognisable.
+A mail is sent at least once. Its Message-ID depends only on its events and recipient, so duplicates are recognizable.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .options import MAX_ADDRESS_TEXT, EmailOptions, check_options
 from .smtp import MailServer
 from .text import MailTemplates
 
-# How long the admission of a mail is remembered, while it is being sent and its process may die, and after a failure, as long
-# as the runner usually retries.
+# How long the admission of a mail is remembered. It must outlast sending, during which the process may die, and the usual
+# retries.
 SENDING_S = 3600.0
 ADMITTED_S = 86400.0
 MAX_REASON_CHARACTERS = 200
-# Prefix of the key of an invalid recipient; no address contains a blank.
+# Prefix of the key of an invalid recipient. A valid address contains no blank.
 _NO_ADDRESS = "# "
 
 
@@ -38,7 +38,7 @@ class Email(Consumer):
     """Sends mails through one SMTP server. A part of an event's work is a recipient's address.
 
     Args:
-        postbox: takes the mails; None: the SMTP server of the options.
+        postbox: takes the mails; None for the SMTP server of the options.
     """
 
     Options = EmailOptions
@@ -60,13 +60,13 @@ class Email(Consumer):
 
     @classmethod
     def channel(cls, options: EmailOptions) -> str | None:
-        """Return `mail`, or None with fixed recipients, whose mails no user can mute."""
+        """Return `mail`, or None for fixed recipients, because users cannot mute their mails."""
         return None if options.to else "mail"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        """Return the recipients' addresses, without duplicates. An invalid address is a part too, and is rejected alone.
+        """Return the recipients' addresses, without duplicates. An invalid address is also a part, and is rejected alone.
 
-        Raises Reject: there are too many, or `to_template` does not fit the event.
+        Raises Reject for too many, or if `to_template` does not fit the event.
         """
         recipients: Sequence[object] = self._options.to
         if self._to_template is not None:
@@ -87,7 +87,7 @@ class Email(Consumer):
         """Send one recipient's mail about one event, or defer it."""
         if delivery.key.startswith(_NO_ADDRESS):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
-        # Render before deferring, since an event that does not fit the templates must not spoil a whole digest.
+        # Render before deferring, because an event that does not fit the templates must not spoil a whole digest.
         mail = self._compose([delivery], delivery.key)
         if (hold := self._admit(delivery, together=False)) is None:
             self._send(mail, delivery, "single")
@@ -129,9 +129,10 @@ class Email(Consumer):
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
 
     def _admit(self, delivery: Delivery, *, together: bool) -> Defer | None:
-        """Return None if this recipient may have a mail now, else until when to collect. Each mail is admitted once.
+        """Return None if this recipient may get a mail now, else until when to collect. Each mail is admitted once.
 
-        The admission is recorded before the mail is sent, so after a kill the same mail goes again, and does not join a digest.
+        The admission is recorded before the mail is sent, so after a kill the same mail is sent again and does not join a
+        digest.
         """
         options, context, state, recipient = self._options, self.context, self.context.state, delivery.key
         if not (options.digest_s or context.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):

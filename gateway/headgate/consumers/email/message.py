@@ -1,11 +1,11 @@
 """One mail as bytes, from untrusted texts. No I/O.
 
-In: subject, text and HTML as rendered, addresses that address.py has checked. Out: a `Mail`, ready for SMTP. An event cannot
-add a header or a recipient: displayed header values are one printable line, machine-readable headers are ASCII without blanks,
-and `compose` parses the finished head and compares it, value for value.
+In: rendered subject, text and HTML, and addresses checked by address.py. Out: a `Mail`, ready for SMTP. An event cannot add a
+header or a recipient, because displayed header values are one printable line, machine-readable headers are ASCII without
+blanks, and `compose` parses the finished head and compares each value.
 
 This module writes the head itself, because the email package of Python 3.11 loses blanks between the encoded words of a folded
-line, and makes encoded words of long machine-readable values. That package makes the body.
+line and encodes long machine-readable values. That package makes the body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from .address import Mailbox
 
-# Limits of a line with encoded words, and of one such word: RFC 2047, section 2.
+# Limits of a line with encoded words, and of one such word (RFC 2047, section 2).
 MAX_LINE_CHARACTERS, WORD_CHARACTERS = 76, len("=?utf-8?b??=")
 MAX_SUBJECT_CHARACTERS = 200
 MAX_URL_CHARACTERS = 900  # on one line with the header's name: RFC 5322, section 2.1.1, allows 998
@@ -38,7 +38,7 @@ _TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u20
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail to one recipient. `international`: the server must offer SMTPUTF8."""
+    """A mail to one recipient. If `international`, the server must offer SMTPUTF8."""
 
     sender: str
     recipient: str
@@ -48,7 +48,7 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class MailText:
-    """The content of a mail: a subject, text, HTML (None: text alone), and a URL to unsubscribe (None: none)."""
+    """The content of a mail, which is a subject, text, optional HTML, and an optional URL to unsubscribe."""
 
     subject: str
     text: str
@@ -66,7 +66,7 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
         identity: name of this mail, the same for every attempt; makes its Message-ID.
         event_ids: ids of its events.
 
-    Raises ValueError: an id is not printable ASCII, or the head does not parse to the values that were written.
+    Raises ValueError if an id is not printable ASCII, or if the head does not parse to the written values.
     """
     subject = one_line(text.subject) or "(no subject)"
     _, address = sender
@@ -103,9 +103,9 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
 
 
 def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
-    """Return a text as one printable line. Other characters become blanks, runs of blanks one blank, a long line is cut.
+    """Return a text as one printable line. Replaces other characters and runs of blanks by one blank, and cuts a long line.
 
-    `=?`, which starts an encoded word, is split, since the email package and mail programs would decode it.
+    Splits `=?`, which starts an encoded word, because the email package and mail programs would decode it.
     """
     shown = "".join(" " if _is_unprintable(character) or character in _TURNING else character for character in text)
     line = " ".join(shown.replace("=?", "= ?").split())
@@ -113,7 +113,7 @@ def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
 
 
 def header_url(text: str) -> str | None:
-    """Return a URL for a header, percent-encoded where it must be, or None when it is not EXPECTED_URL."""
+    """Return a URL for a header, percent-encoded where necessary, or None if it is not EXPECTED_URL."""
     url = quote(text.strip(), safe=_URL_CHARACTERS).replace("=?", "=%3F")  # not the start of an encoded word
     return url if url.startswith(("https://", "http://", "mailto:")) and len(url) <= MAX_URL_CHARACTERS else None
 
@@ -143,7 +143,7 @@ def _mailbox(sender: Mailbox) -> str:
 
 
 def _shown(name: str, text: str) -> str:
-    """Return a text as the value of a header, folded, unchanged if it is ASCII, else all in encoded words (RFC 2047).
+    """Return a text as a folded header value, unchanged if it is ASCII, else all in encoded words (RFC 2047).
 
     A reader joins words without the blank between them, so every blank of the text is inside a word.
     """
@@ -166,7 +166,7 @@ def _shown(name: str, text: str) -> str:
 
 
 def _read(lines: str) -> list[tuple[str, str | tuple[str, str]]]:
-    """Parse a head as a mail program does, and return its headers; From and To as (name, address)."""
+    """Parse a head as a mail program does, and return its headers, with From and To as (name, address)."""
     headers: list[tuple[str, str | tuple[str, str]]] = []
     for line in re.sub("\r\n(?=[ \t])", "", lines).removesuffix("\r\n").split("\r\n"):
         name, _, value = line.partition(": ")

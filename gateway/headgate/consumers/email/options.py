@@ -1,4 +1,4 @@
-"""The options of the email consumer, and their joint faults. Reads the files that they name."""
+"""The options of the email consumer, and their joint faults. Reads the named files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .text import DEFAULT_SUBJECT, MailTemplates
 
 # Ports with one way to begin TLS (RFC 8314, section 7). With the other way each end waits for the other to speak first.
 _SECURITY_AT = {465: "tls", 587: "starttls"}
-# Characters of an address that `to_template` makes.
+# The most characters of an address by `to_template`.
 MAX_ADDRESS_TEXT = 1000
 
 
@@ -87,7 +87,7 @@ class EmailOptions:
 
 
 def check_options(options: EmailOptions) -> list[str]:
-    """Return the faults of options that are valid one by one, a line each."""
+    """Return the joint faults of valid options, a line each."""
     return [*_server_faults(options), *_recipient_faults(options), *MailTemplates.check(options, several=bool(options.digest_s))]
 
 

@@ -1,14 +1,14 @@
-"""Hands mails to one SMTP server. The only file that imports smtplib.
+"""Sends mails to one SMTP server. Only this file imports smtplib.
 
 In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. A refusal of our connection
-(greeting, login, sender) rejects no event. It is a fault of the set-up, and tried again.
+(greeting, login, sender) does not reject an event. It is a fault of the configuration, and tried again.
 
-While the server is unreachable or refuses us, most mails are deferred without an attempt. A hanging attempt must not keep the
-consumer from reading its log, which is trimmed in the meantime, and a wrong password must not be tried a thousand times.
+While the server is unreachable or refuses us, most mails are deferred without an attempt. Hanging attempts must not keep the
+consumer from reading its log before it is trimmed, and a wrong password must not be tried a thousand times.
 
 Each worker keeps one connection while it is in use. Without an answer to the last byte of a mail the server may have it, so the
-outcome is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the server
-ten minutes there; a client that gives up sooner duplicates each mail that a content filter delays.
+outcome is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the
+server ten minutes for this answer. A client that gives up sooner duplicates each mail delayed by a content filter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-# Limit of a whole reply; RFC 5321, section 4.5.3.1.5, has 512 bytes for each.
+# Limit of a whole reply. RFC 5321, section 4.5.3.1.5, allows 512 bytes per line.
 MAX_REPLY_BYTES = 64 * 1024
 _DONE, _GO_ON = 250, 354
 SHOWN_CHARACTERS = 200
@@ -41,11 +41,11 @@ _AGREED = frozenset({250, 251, 252})
 _CLOSING, _TOO_LARGE = 421, 552
 # The login is missing, too weak or refused (RFC 4954, section 6), at any stage.
 _LOGIN = frozenset({530, 534, 535, 538})
-# The stages of handing over one mail.
+# The stages of sending one mail.
 SENDER, RECIPIENT, MESSAGE, LETTERS = "the sender", "the recipient", "the message", "SMTPUTF8"
 # Refusals of the parameters of MAIL, and the enhanced code of an address with other letters (RFC 6531, section 3.5).
 _PARAMETERS, _OTHER_LETTERS = frozenset({501, 504, 555}), b"5.6.7"
-# A server that breaks off a mail has refused it by then, if it gives a reason.
+# A server that aborts a mail sends its refusal within this time, if any.
 REFUSAL_S = 1.0
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
@@ -74,12 +74,12 @@ class MailServer:
         self._pause = Pause()
 
     def send(self, mail: Mail) -> None:
-        """Hand over one mail; the server has accepted it when this returns.
+        """Send one mail. The server has accepted it when this returns.
 
         Raises:
-            Retry: no connection, no answer, a temporary refusal (4xx), or a refusal of us rather than of this mail.
-            OutcomeUnknown: no answer to the message. This says nothing about the next mail, which is tried at once.
-            Reject: the server refuses this mail for good (5xx).
+            Retry: no connection, no answer, a temporary refusal (4xx), or a refusal of us and not of this mail.
+            OutcomeUnknown: no answer to the message. The next mail is still tried at once.
+            Reject: the server refuses this mail permanently (5xx).
         """
         began_s = self._now()
         self._pause.check(began_s)
@@ -102,7 +102,7 @@ class MailServer:
             self._drop()
             raise self._no_service(_reason(error), began_s) from error
         except (Retry, Reject):
-            self._pause.end()  # the server works, and refuses only this mail
+            self._pause.end()  # the server works and refuses only this mail
             raise
         self._pause.end()
 
@@ -119,7 +119,7 @@ class MailServer:
             smtp.close()
 
     def _ready(self) -> _Smtp:
-        """Return a connection ready for MAIL: the open one if it still answers, else a new one."""
+        """Return a connection ready for MAIL, which is the open one if it still answers, else a new one."""
         smtp = self._smtp
         if smtp is not None and self._now() - self._used_s < IDLE_S:
             with suppress(smtplib.SMTPException, OSError):
@@ -139,7 +139,7 @@ class MailServer:
                 smtp = _Smtp(host, self._port, self._own_name, timeout=timeout_s)
         except smtplib.SMTPConnectError as error:
             raise RefusesUs(answered("the greeting", error.smtp_code, first_line(error.smtp_error))) from error
-        # The resolver may take long to find this name, so it is asked once.
+        # Stored, because the resolver may take long to find this name.
         self._own_name = smtp.local_hostname
         try:
             self._open(smtp)
@@ -162,7 +162,7 @@ class MailServer:
         except _ReplyTooLong:
             raise
         except smtplib.SMTPAuthenticationError as error:
-            # Without the server's text, as some servers repeat the credentials.
+            # Without the server's text, because some servers repeat the credentials.
             raise RefusesUs(answered("the login", error.smtp_code)) from error
         except smtplib.SMTPResponseException as error:
             raise RefusesUs(answered("EHLO or STARTTLS", error.smtp_code, first_line(error.smtp_error))) from error
@@ -204,7 +204,7 @@ class MailServer:
         judge(MESSAGE, code, text)
 
     def _judge_broken_off(self, smtp: _Smtp) -> None:
-        """Judge the answer, if there is one, of a server that does not read a mail to its end, such as one above its limit."""
+        """Judge the answer, if any, of a server that aborts a mail, for example above its size limit."""
         text = b""
         with suppress(smtplib.SMTPException, OSError):
             _, text = smtp.read_reply(REFUSAL_S)
@@ -213,12 +213,12 @@ class MailServer:
             judge(MESSAGE, smtp.first_code, text)
 
     def _no_service(self, reason: str, began_s: float) -> Retry:
-        """Begin a pause after an attempt that failed whatever the mail, and return the Retry."""
+        """Begin a pause after a failure independent of the mail, and return the Retry."""
         return self._pause.begin(began_s, self._now(), f"mail server {self._place}: {reason}")
 
 
 class RefusesUs(Exception):
-    """A refusal, or a missing capability, that no change of the mail would change; one line."""
+    """A refusal or missing capability independent of the mail, in one line."""
 
 
 class _ReplyTooLong(smtplib.SMTPException):
@@ -226,7 +226,7 @@ class _ReplyTooLong(smtplib.SMTPException):
 
 
 class _AnswerLost(Exception):
-    """The whole mail was sent, and its answer is missing or invalid; `error` is the cause."""
+    """The whole mail was sent, but the answer is missing or invalid. `error` is the cause."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -248,18 +248,18 @@ class _Smtp(smtplib.SMTP):
         return self.read_reply(self.timeout)
 
     def auth(self, mechanism: str, authobject: Any, *, initial_response_ok: bool = True) -> tuple[int, bytes]:
-        """Log in one way. One that fails here, by a challenge that is none or on a system without MD5, leads to the next."""
+        """Log in by one mechanism. After an invalid challenge, or without MD5 on this system, smtplib tries the next one."""
         try:
             return super().auth(mechanism, authobject, initial_response_ok=initial_response_ok)
         except ValueError as error:
             raise smtplib.SMTPAuthenticationError(*self.docmd("*")) from error  # cancels it: RFC 4954, section 4
 
     def discard_received(self) -> None:
-        """Discard plain-text bytes after the answer to STARTTLS, which are not secured."""
+        """Discard plain-text bytes after the answer to STARTTLS, because they are not secured."""
         self._received = b""
 
     def read_reply(self, within_s: float) -> tuple[int, bytes]:
-        """Return the code (-1: not a reply) and the text of the next reply; after an error the connection is closed.
+        """Return the code (-1 if it is not a reply) and the text of the next reply. After an error the connection is closed.
 
         Raises:
             TimeoutError: it did not end in time.
@@ -312,12 +312,12 @@ def judge(stage: str, code: int, answer: bytes | str) -> None:
     Raises:
         Retry: a temporary refusal (4xx), or an answer that is not SMTP.
         Reject: a permanent refusal of this mail (5xx).
-        RefusesUs: the answer refuses us rather than this mail.
+        RefusesUs: the answer refuses us and not this mail.
     """
     if code in _AGREED:
         return
     line = first_line(answer)
-    # Every mail has the same sender, so the event causes no refusal of the sender, except by the size that MAIL announces.
+    # Every mail has the same sender, so a refusal of the sender is not due to the event, except by the size that MAIL announces.
     if code in _LOGIN or code == _CLOSING or (stage == SENDER and code >= 500 and code != _TOO_LARGE):
         raise RefusesUs(answered(stage, code, line))
     reason = f"the mail server answered {code} to {stage}: {line}"

@@ -1,4 +1,4 @@
-"""The text of a mail: a mail consumer's templates, rendered for one event or several. Reads the files that options name.
+"""Renders the templates of a mail for one event or several. Reads the files named by options.
 
 In: events, as templates see them. Out: a `MailText`. The same templates serve a single event and a digest: `events` are the
 shown events, oldest first, `event` is the first of them, `count` counts all, `more` the rest.
@@ -28,7 +28,7 @@ _BODIES = ("text", "html")
 
 
 class MailTemplates:
-    """The compiled templates of one consumer. Raises TemplateFault: a fault that `check` reports."""
+    """The compiled templates of one consumer. Raises TemplateFault for a fault that `check` reports."""
 
     def __init__(self, options: EmailOptions) -> None:
         self._shown_events = options.digest_events
@@ -42,7 +42,7 @@ class MailTemplates:
         """Return the faults of files and templates that are independent of the event, a line each.
 
         Args:
-            several: whether mails of several events are possible; then text and html must not refer to a single event.
+            several: whether mails of several events are possible. Then text and html must not refer to a single event.
         """
         compiled, faults = _compile(options)
         sample = _values([SAMPLE, SAMPLE], 5, "sample@example.com")
@@ -58,9 +58,9 @@ class MailTemplates:
         return faults
 
     def render(self, deliveries: Sequence[Delivery], recipient: str) -> tuple[MailText, list[str]]:
-        """Return the text of the mail about these events, and the ids of the events that it shows: as many of the first as fit.
+        """Return the text of the mail about the first events, as many as fit, and their ids.
 
-        Raises TemplateFault: the templates do not fit these events, or not even one fits.
+        Raises TemplateFault if the templates do not fit these events, or if not even one event fits.
         """
         shown = deliveries[: self._shown_events]
         while True:

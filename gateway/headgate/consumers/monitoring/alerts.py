@@ -1,7 +1,7 @@
-"""Decide when an alert rule fires and when it resolves. Pure: counts and times in, a record and a notice out. No I/O.
+"""Decides when an alert rule fires and when it resolves, as a function of counts and times. No I/O.
 
 A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never by a clock
-of this process. So a backlog is judged as it happened, and silence is certain to be silence.
+of this process. So a backlog is judged as it happened, and silence is never a delay.
 
 The record outlives the process. It stores a decision as a `notice` before publication. An instance that dies between publishing
 and recording that finds the notice again, with the same number, and publishes it under the same id. Until its publication
@@ -18,7 +18,7 @@ from headgate.settings.options import integer, matching, one_of, option, pattern
 # Widths of buckets in seconds. A window has at most 60 of them, and the one in progress.
 _WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 MAX_WINDOW_S = 86400
-# A pause in judging of at most this time (or one window) changes nothing; after a longer one judging restarts.
+# A pause in judging of at most this time (or one window) changes nothing. After a longer one judging restarts.
 PAUSE_MS = 30_000
 
 
@@ -50,7 +50,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice: firing or resolved, the count then, the start of this state (ms), and the number of repeats."""
+    """A notice of firing or resolved, with the count then, the start of this state (ms), and the number of repeats."""
 
     number: int
     firing: bool
@@ -61,9 +61,9 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The record of a rule: start and current time of judging, the state, and since when the opposite condition holds.
+    """The record of a rule, with start and current time of judging, the state, and since when the opposite condition holds.
 
-    `number` counts the notices so far. `notice` has been decided, and may not have been published.
+    `number` counts the notices so far. `notice` has been decided but may not have been published.
     """
 
     began_ms: int
@@ -78,7 +78,7 @@ class Record:
 
 
 def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
-    """Return the record after a count of `count` events in the window that ends at `at_ms`; it may hold a new notice.
+    """Return the record, perhaps with a new notice, after a count of `count` events in the window that ends at `at_ms`.
 
     A record with an unpublished notice is returned unchanged.
     """
@@ -135,7 +135,7 @@ def bucket(window_s: int, time_ms: int) -> int:
 
 
 def window_buckets(window_s: int, at_ms: int) -> range:
-    """Return the buckets of the window that ends at `at_ms`, all whole, so it may begin up to one bucket early."""
+    """Return the whole buckets of the window that ends at `at_ms`. They may begin up to one bucket early."""
     return range(bucket(window_s, at_ms - window_s * 1000), bucket(window_s, at_ms) + 1)
 
 

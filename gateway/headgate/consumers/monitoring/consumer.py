@@ -1,9 +1,9 @@
-"""The monitoring consumer: counters and gauges by topic pattern, to StatsD and Prometheus, and alerts on rates and on silence.
+"""The monitoring consumer exports counters and gauges to StatsD and Prometheus, and alerts on rates and silence.
 
-In: pages of events. Out: their totals. All instances share the counts of alerts in Redis, in buckets by the events' own time; one
-instance at a time judges them and publishes the notices. Every name and label comes from the configuration.
+In: pages of events. Out: their totals. All instances share the counts of alerts in Redis, in buckets by the time of the events.
+One instance at a time judges them and publishes the notices. Every name and label comes from the configuration.
 
-A page that is handled twice, because a process died within it, is counted twice (at least once, as everywhere).
+A page handled twice, because a process died within it, is counted twice (at least once, as everywhere).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_ALERTS = 64
 MAX_TOPICS = 4096
 # Counts outlive their window by this time, so alerts can be judged up to this late.
 KEEP_S = 600
-# The judging instance renews its lease every second; another one takes over after this time.
+# The judging instance renews its lease every second. Another instance takes over after this time.
 LEASE_S = 5.0
 RECORDS_TTL_S = 30 * 86400
 _RECORDS = "alerts"
@@ -45,7 +45,7 @@ _RECORDS = "alerts"
 _FAULTS = {
     "not_a_number": "a gauge found no number",
     "statsd": "StatsD was not reached",
-    "bad_record": "the records of alerts could not be read; they begin anew",
+    "bad_record": "the records of alerts could not be read; they start again",
     "not_published": "an alert could not be published; it is tried again",
 }
 
@@ -136,7 +136,7 @@ class Monitoring(Consumer):
             self._statsd.start()
 
     def handle_many(self, deliveries: Sequence[Delivery]) -> None:
-        """Count a page. Alerts in Redis come first, as they may fail, and the rest cannot."""
+        """Count a page. Alerts in Redis come first, because only they may fail."""
         counts: Counter[str] = Counter()
         amounts: Counter[tuple[str, int]] = Counter()
         values: dict[str, float] = {}
@@ -162,13 +162,13 @@ class Monitoring(Consumer):
     def tick(self) -> None:
         """Judge the alerts if this instance holds the lease.
 
-        They are judged as of the time up to which everything has been counted. If that is too long ago they are not judged, since
-        counts may have expired by then, and silence of a window ago is no news.
+        They are judged as of the time up to which everything has been counted. If that is too long ago they are not judged,
+        because counts may have expired, and past silence no longer matters.
         """
         rules = self.options.alerts
         if not rules or not self.context.state.lease(_RECORDS, LEASE_S):
             return
-        progress = self.context.state.progress()  # before the counts, so that these hold everything up to then
+        progress = self.context.state.progress()  # before the counts, so that they are complete up to then
         lag_s = (progress.now_ms - progress.handled_ms) / 1000
         before = self._read_records()
         counts = self.context.state.sums(
@@ -207,7 +207,7 @@ class Monitoring(Consumer):
         return counters, gauges, [rule for rule in self.options.alerts if matches(rule.pattern, topic)]
 
     def _read_gauges(self, rules: Iterable[GaugeRule], delivery: Delivery) -> dict[str, float]:
-        """Return the numbers in an event, except for gauges set by a newer event, as an older event may repeat."""
+        """Return the numbers in an event, except for gauges set by a newer event, because an older event may repeat."""
         data = delivery.value()
         values = {}
         for rule in rules:
@@ -232,7 +232,7 @@ class Monitoring(Consumer):
     def _publish(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
         """Publish the due notices, and update `records`. The next tick retries a notice that Redis refused.
 
-        Raises BusUnavailable: the records in Redis still hold the unpublished notices.
+        Raises BusUnavailable. The records in Redis then still hold the unpublished notices.
         """
         for rule in rules:
             record = records.get(rule.name)
@@ -257,7 +257,7 @@ class Monitoring(Consumer):
 
 
 def _counted_as(rule: Rule) -> str:
-    """Return the name of an alert's counts. Another width of buckets has counts of its own."""
+    """Return the name of an alert's counts. It includes the width of the buckets, so another width has separate counts."""
     return f"{rule.name}:{bucket_width_s(rule.window_s)}"
 
 

@@ -1,1 +1,1 @@
-"""The process of `headgate consume`: its file, its consumers, its health page."""
+"""The process of `headgate consume`, with its file, consumers and health page."""

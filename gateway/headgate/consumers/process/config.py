@@ -1,8 +1,8 @@
-"""The configuration file: TOML in, settings and consumers out. Every fault of the file is reported together.
+"""Reads settings and consumers from the TOML configuration file. Reports all faults of the file together.
 
 `[settings]` holds any setting by its name in lower case; the environment overrides it. Each `[consumers.<name>]` holds the common
-options (`TableOptions`, `RunnerOptions`) and, in the same table, the options of its type. A fault is one line: file, table, key,
-value, and the expected values. Neither a secret nor the value of an unknown key is ever shown.
+options (`TableOptions`, `RunnerOptions`) and the options of its type. A fault is one line with file, table, key, value, and the
+expected values. It never shows a secret or the value of an unknown key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_PATTERNS = 64
 Declared = TypeVar("Declared")
 _SETTINGS = frozenset(each.name for each in dataclasses.fields(Settings))
 
-# Loaded by name, so a process loads only the types of its file.
+# Imported by name, so that a process imports only the types in its file.
 TYPES = {
     "apprise": "headgate.consumers.apprise:Apprise",
     "email": "headgate.consumers.email.consumer:Email",
@@ -72,7 +72,7 @@ def find_file(given: str | None) -> str | None:
 
 
 def need_file(given: str | None) -> str:
-    """Return the file of `find_file`. Raises SettingsError: there is none."""
+    """Return the file of `find_file`. Raises SettingsError without one."""
     if (path := find_file(given)) is None:
         raise SettingsError([f"no configuration file: expected --config FILE, {VARIABLE} or ./{DEFAULT_FILE}"])
     return path
@@ -81,7 +81,7 @@ def need_file(given: str | None) -> str:
 def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of `environment` (an empty value sets nothing), completed by the `[settings]` of the file.
 
-    The consumers are not read. Raises SettingsError: the file is unreadable or not TOML, has invalid settings or settings
+    The consumers are not read. Raises SettingsError if the file is unreadable or not TOML, or has invalid settings, settings
     outside a table, or unknown tables.
     """
     document = _read_toml(path)
@@ -100,9 +100,9 @@ def read_consumers(
     Args:
         path: the file, named in errors as given.
         environment: `HEADGATE_*` names that override `[settings]`.
-        only: names of consumers; the others are checked and left out. Empty: all.
+        only: names of consumers; the others are checked and left out. Empty for all.
 
-    Raises SettingsError: with a line for every fault of the file and of the environment, and every unknown name in `only`.
+    Raises SettingsError with a line for every fault of the file and of the environment, and every unknown name in `only`.
     """
     document = _read_toml(path)
     given, faults = _settings_table(path, document)
@@ -134,7 +134,7 @@ def read_consumers(
 def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """Return (namespace, name) of every consumer of the file, whatever its faults. Imports nothing.
 
-    Raises SettingsError: as `read_settings`, or the environment is invalid.
+    Raises SettingsError as `read_settings`, or if the environment is invalid.
     """
     tables = _read_toml(path).get("consumers", {})
     first = Settings.read(read_settings(path, environment)).namespaces[0]
@@ -145,7 +145,7 @@ def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str
 def load_type(type_name: str) -> type[Consumer]:
     """Return the class for the `type` of a consumer's table.
 
-    Raises ValueError: there is none; the message names the attempt and the expected values.
+    Raises ValueError without one. The message has the type and the expected values.
     """
     if type_name not in TYPES and ":" not in type_name:
         close = difflib.get_close_matches(type_name, TYPES, 1, 0.6)
@@ -220,7 +220,7 @@ def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
 
 
 def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
-    """Return one consumer, or None and its faults, each with its table. `namespaces`: None if unknown."""
+    """Return one consumer, or None and its faults, each with its table. `namespaces` is None if unknown."""
     where = f"[consumers.{name}]"
     if not CONSUMER_NAME.fullmatch(name):
         return None, [f"[consumers.{show(name)}]: expected a name of 1 to 64 characters of [A-Za-z0-9_-]"]

@@ -1,7 +1,7 @@
-"""A dry run: prints what consumers would do with the events of the log, without making a group or acknowledging anything.
+"""A dry run prints what consumers would do with the events of the log, without creating a group or acknowledging anything.
 
-In: consumers and a start. Out: a line for each event that a consumer wants, followed by its `preview`. Reads the log, so it shows
-every logged event once, in order, even after a pause.
+In: consumers and a start. Out: a line for each event that a consumer wants, followed by its `preview`. It reads the log, so it
+shows every logged event once, in order, even after a pause.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
     """Print previews of the work of some consumers until interrupted.
 
     Args:
-        since: first offset to read, in every namespace; None: only events published from now on.
-        say: takes a text of one or more lines, in which sequences that move the cursor of a terminal are escaped.
+        since: first offset to read, in every namespace; None for events published from now on.
+        say: takes a text of one or more lines, in which escape sequences of a terminal are escaped.
 
-    Raises BusUnavailable, BusRefused: as `redis.client.call`; also if another log has replaced one.
+    Raises BusUnavailable and BusRefused as `redis.client.call`, and if another log has replaced one.
     """
     with closing(open_client(redis_url)) as client, Publisher(redis_url) as publisher, ExitStack() as made:
         consumers = []

@@ -1,10 +1,10 @@
-"""The health and metrics page of `headgate consume --listen`. A few concurrent requests, each in its thread; GET only.
+"""The health and metrics page of `headgate consume --listen`, for a few concurrent GET requests, each in its thread.
 
 In: a function that returns each consumer's state. Out: `/healthz` (200 if every consumer is at work, else 503, with each one's
 state as JSON) and `/metrics` in the Prometheus text format. Neither contains a topic, payload or secret.
 
-A slow caller cannot block a probe. The server cuts a connection after REQUEST_DEADLINE_S, however slowly its bytes come and go,
-and the oldest one at once if there would be more than MAX_CONNECTIONS.
+A slow caller cannot block a probe. The server cuts a connection after REQUEST_DEADLINE_S, even if bytes trickle, and the oldest
+one at once if there would be more than MAX_CONNECTIONS.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class HealthPage(socketserver.ThreadingTCPServer):
-    """Listens from construction on, in a thread that ends with `close` or with the process.
+    """Listens from its construction, in a thread that ends with `close` or with the process.
 
     Args:
-        place: host and port; port 0 picks a free one.
+        place: host and port. Port 0 picks a free one.
         states: returns the state of each consumer by name; `ready` is False if one is not at work.
 
-    Raises InvalidRequest: the address is not available.
+    Raises InvalidRequest if the address is not available.
     """
 
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
-    # socketserver's default of 5 fills quickly, and then the kernel makes a client wait a second.
+    # socketserver's default of 5 fills quickly, after which the kernel makes a client wait a second.
     request_queue_size = 128
 
     def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:

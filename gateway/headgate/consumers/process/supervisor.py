@@ -1,4 +1,4 @@
-"""All consumers of a process, from the first line of output to the drain.
+"""Runs all consumers of a process, from the first line of output to the drain.
 
 In: the settings and the consumers of a configuration. Out: an exit code, and a line for each step. Each consumer has a Runner.
 """
@@ -25,13 +25,13 @@ POLL_S = 0.5
 
 
 class Supervisor:
-    """Runs the consumers of one configuration; `say` takes one line, for standard output."""
+    """Runs the consumers of one configuration. `say` takes one line for standard output."""
 
     def __init__(self, settings: Settings, consumers: Sequence[ConsumerSpec], redis_url: str, say: Callable[[str], None]) -> None:
         self._url, self._say = redis_url, say
         self._runners = [(spec, Runner(spec, redis_url, settings)) for spec in consumers]
-        # Not an Event: a signal's handler interrupts the main thread anywhere, and inside the Event's own wait it would wait for
-        # its lock for ever. A SimpleQueue is reentrant.
+        # Not an Event, because a signal's handler that interrupts its wait would wait for its lock for ever. A SimpleQueue is
+        # reentrant.
         self._signals: SimpleQueue[int] = SimpleQueue()
 
     def run(self, listen: tuple[str, int] | None = None, parent: int | None = None) -> int:
@@ -40,11 +40,11 @@ class Supervisor:
         Call it in the main thread.
 
         Args:
-            listen: address of the health and metrics page; None: no page.
-            parent: id of the process that ends this one with it; None: none.
+            listen: address of the health and metrics page; None for no page.
+            parent: id of a process. This one ends with it; None for no such process.
 
         Returns:
-            0 if all leased work was finished, 1 if some was unfinished after DRAIN_S; Redis hands it out again.
+            0 if all leased work was finished, 1 if some was unfinished after DRAIN_S. Redis hands it out again.
 
         Raises:
             BusUnavailable, BusRefused: Redis does not answer, or is too old.

@@ -1,7 +1,7 @@
 """The network addresses to which a request may be sent, and how an operator allows more. No I/O.
 
-In: addresses, after the resolution of a name. Out: the objection to one ("loopback", "private", …), or None. Public means what
-IANA's special-purpose registries (RFC 6890 and its successors) leave as global unicast; any other address is refused.
+In: addresses, after the resolution of a name. Out: the objection to one ("loopback", "private", …), or None. Public addresses
+are global unicast and not in IANA's special-purpose registries (RFC 6890 and its successors). All others are refused.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _KINDS: tuple[tuple[Network, str], ...] = tuple(
 )
 _PLACE = re.compile(r"[^/?#]+:[0-9]+", re.ASCII)
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# Their last four bytes are an IPv4 address: mapped, and NAT64 (RFC 6052, the well-known prefix).
+# In mapped and NAT64 addresses (RFC 6052, the well-known prefix), the last four bytes are an IPv4 address.
 _CARRIES_IPV4 = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
-# Kinds that an allowed host and port cover. Others need an allowed network; a name that resolves to a metadata address is an
-# attack.
+# Kinds covered by an allowed host and port. Others need an allowed network, because a name that resolves to a metadata address
+# is an attack.
 _ALLOWED_BY_NAME = (PRIVATE, LOOPBACK, "carrier-grade NAT")
 
 
@@ -57,7 +57,7 @@ def kind_of(address: Address) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The addresses that an operator allows besides public ones: networks, and hosts (as in a Target) with a port."""
+    """The addresses allowed besides public ones, as networks, and as hosts (as in a Target) with a port."""
 
     networks: tuple[Network, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
@@ -74,7 +74,7 @@ class Allowed:
 def read_allowed(raw: str | Sequence[str]) -> Allowed:
     """Read networks (`10.0.0.0/8`) and places (`hooks.internal:8443`, `[fd00::1]:80`).
 
-    Raises ValueError: one of them is neither.
+    Raises ValueError for anything else.
     """
     networks: list[Network] = []
     places: list[tuple[str, int]] = []

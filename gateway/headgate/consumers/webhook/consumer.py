@@ -1,7 +1,7 @@
-"""The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
+"""The webhook sends every event as one signed POST to a fixed URL, by the Standard Webhooks specification.
 
-In: deliveries. Out: a request for each, whose `webhook-id` is the same for every attempt. A failed attempt is
-repeated no sooner than its `Retry-After` allows, and until then this worker sends nothing to the receiver (post.py).
+In: deliveries. Out: a request for each, with the same `webhook-id` for every attempt. A failed attempt is repeated after its
+`Retry-After`, and until then this worker sends nothing to the receiver (post.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .addresses import Allowed, read_allowed
 from .post import HttpPost, PacedPost, judge
 
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
-# Headers that we set, or of the connection (RFC 9110, section 7.6.1); `webhook-…` belong to the specification.
+# Headers of the connection (RFC 9110, section 7.6.1), and those that we set. The specification defines `webhook-…`.
 _OWN_HEADERS = re.compile(
     "connection|content-length|content-type|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|webhook-.*",
     re.IGNORECASE,
@@ -51,7 +51,7 @@ EXPECTED_SECRET = (
 def read_secrets(text: str) -> tuple[bytes, ...]:
     """Return the keys in a text of one or several secrets.
 
-    Raises ValueError: it is not EXPECTED_SECRET; the error does not contain the text.
+    Raises ValueError, without the text, if it is not EXPECTED_SECRET.
     """
     words = text.split()
     if not 1 <= len(words) <= MAX_SECRETS:
@@ -60,10 +60,10 @@ def read_secrets(text: str) -> tuple[bytes, ...]:
 
 
 def sign(keys: tuple[bytes, ...], message_id: str, timestamp_s: int, body: bytes) -> str:
-    """Return the header `webhook-signature`: a signature for each key, so a receiver needs only one of them during a rotation.
+    """Return the header `webhook-signature`, with a signature for each key. A receiver needs only one of the keys.
 
     Args:
-        message_id: the same for every attempt; without a dot, which would make the signed text ambiguous.
+        message_id: the same for every attempt. It has no dot, which would make the signed text ambiguous.
         timestamp_s: time of this attempt, in seconds since 1970.
     """
     signed = b"%b.%d.%b" % (message_id.encode("ascii"), timestamp_s, body)
@@ -98,7 +98,7 @@ def _secrets(raw: str) -> str:
 class WebhookOptions:
     """The options of the webhook consumer."""
 
-    # The path of a URL is often a secret itself.
+    # Often the path of a URL is a secret.
     url: Target = option(required(), Kind(read_target, EXPECTED_URL), "The address that gets the POST.", secret=True)
     secret: str | None = option(
         None,
@@ -130,10 +130,10 @@ class WebhookOptions:
 
 
 class Webhook(Consumer):
-    """Sends events to one receiver. One attempt per `handle`; the runner tries again.
+    """Sends events to one receiver. Each `handle` is one attempt. The runner tries again.
 
     Args:
-        post: sends the requests; None: by HTTP to the URL of the options.
+        post: sends the requests; None for HTTP to the URL of the options.
         now: the monotonic clock.
     """
 
@@ -168,7 +168,7 @@ class Webhook(Consumer):
 
         Raises:
             Reject: 410 Gone.
-            OutcomeUnknown: the request was sent, and no status line arrived.
+            OutcomeUnknown: the request was sent, but no status line arrived.
             Retry: any other answer except a 2xx, no connection, a requested pause, an address that is not allowed.
         """
         body, now_s = encode_body(delivery), int(time.time())
@@ -189,9 +189,9 @@ class Webhook(Consumer):
 
 
 def encode_body(delivery: Delivery) -> bytes:
-    """Return the JSON of the request: the fields that the specification recommends, and the event's position in the log.
+    """Return the JSON of the request, with the recommended fields of the specification and the event's position in the log.
 
-    `data` is the publisher's own bytes.
+    `data` has the publisher's bytes unchanged.
     """
     occurred = datetime.fromtimestamp(delivery.time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = {"type": delivery.topic, "timestamp": occurred, "data": msgspec.Raw(delivery.data), "id": delivery.id}

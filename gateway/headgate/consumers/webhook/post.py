@@ -1,16 +1,16 @@
-"""One POST at a time to one place, safe against redirection to another and against delay. Plain blocking sockets.
+"""Sends one POST at a time to one place, without being redirected or delayed. Uses blocking sockets.
 
 In: a target, headers, a body. Out: the status of the answer, or `Retry` with the reason for its absence. Every new connection
-resolves the name once, checks every address of the result, and connects to one of these addresses, since a second resolution
+resolves the name once, checks every address of the result, and connects to one of these addresses, because a second resolution
 could differ. It follows no redirects and ignores proxies in the environment. One deadline covers connecting, sending and the
-head of the answer, however slowly its bytes arrive. A little of the body is read and discarded.
+head of the answer, even if bytes trickle. It reads and discards a little of the body.
 
-Without a status line, a request that was sent whole has an unknown outcome, as the receiver may have acted on it
-(`OutcomeUnknown`). A receiver that wants a certificate of the client is an exception. With TLS 1.3 its refusal comes after the
-request, which it has not read.
+Without a status line, the outcome of a whole request is unknown (`OutcomeUnknown`), because the receiver may have acted on it.
+The exception is a receiver that requires a client certificate. With TLS 1.3 it refuses after the request, without reading it.
 
-`judge` reads an answer after the Standard Webhooks specification: a 2xx is done; 410 Gone is a `Reject`, as the receiver wants no
-more events; everything else is a `Retry`, including redirects, and 404, which a receiver may answer during its deployment.
+`judge` reads an answer by the Standard Webhooks specification. A 2xx is done. 410 Gone is a `Reject`, because the receiver
+wants no more events. Everything else is a `Retry`, including redirects, and 404, which a receiver may answer during its
+deployment.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from .addresses import Allowed
 
 # A longer body costs the connection.
 MAX_BODY_BYTES = 16 * 1024
-# Reading the body only serves to reuse the connection, so a longer wait does not pay.
+# The body is read only to reuse the connection, so a longer wait does not pay.
 BODY_TIMEOUT_S = 1.0
-# Maximum idle time of a connection, below that of servers (gunicorn has 2 s, Node 5 s), and its maximum age; then its address is
-# resolved and checked again.
+# Maximum idle time of a connection, below that of servers (gunicorn has 2 s, Node 5 s), and its maximum age, after which its
+# address is resolved and checked again.
 KEEP_IDLE_S = 1.0
 KEEP_S = 60.0
-# How long each request has its own connection after the other side closed one without notice. A request that crosses with that
-# has an unknown outcome.
+# How long each request gets a new connection after the other side closed one without notice. A request that crosses with the
+# close has an unknown outcome.
 SINGLE_S = 3600.0
 MAX_ADDRESSES = 4
-# OpenSSL's names of the alerts that refuse the client, of which most are about its certificate.
+# OpenSSL's names of alerts that refuse the client, mostly for its certificate.
 _CERTIFICATE_ALERT = re.compile("_ALERT_(BAD_CERTIFICATE|CERTIFICATE_|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
 GONE = 410
-# Longest Retry-After that counts; a longer one would put the next attempt after the runner has given up.
+# The longest Retry-After that counts. After a longer one the runner would have given up.
 MAX_PAUSE_S = 3600.0
 
-# One entry of socket.getaddrinfo's answer: family, kind, protocol, canonical name, address.
+# An entry of socket.getaddrinfo's answer, with family, kind, protocol, canonical name and address.
 Resolved = tuple[
     socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 ]
-# Both have the system's time limits; `connect` also that of its argument, in seconds.
+# Both have the system's time limits. `connect` also has the limit of its argument, in seconds.
 Resolve = Callable[[str, int], list[Resolved]]
 Connect = Callable[[Resolved, float], socket.socket]
 
@@ -73,7 +73,7 @@ def resolve(host: str, port: int) -> list[Resolved]:
 
 
 def connect(resolved: Resolved, timeout_s: float) -> socket.socket:
-    """Connect to one address. Raises OSError: it did not answer in time, or refused."""
+    """Connect to one address. Raises OSError if it does not answer in time or refuses."""
     family, kind, protocol, _, address = resolved
     sock = socket.socket(family, kind, protocol)
     try:
@@ -86,7 +86,7 @@ def connect(resolved: Resolved, timeout_s: float) -> socket.socket:
 
 
 class HttpPost:
-    """Posts to one target over a connection that is kept for a short time. For one thread.
+    """Posts to one target over a connection kept for a short time. For one thread.
 
     Args:
         timeout_s: for everything from connecting to the head of the answer.
@@ -94,7 +94,7 @@ class HttpPost:
         ca_file: trusted certificates (PEM) instead of the system's.
         resolve, connect, now: the network and the monotonic clock.
 
-    Raises OSError: `ca_file` is unreadable, or contains no certificate.
+    Raises OSError if `ca_file` is unreadable or contains no certificate.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class HttpPost:
         self._opened_s = self._used_s = self._single_until_s = 0.0
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
-        """Send one request and return the answer, whatever its status. `path` None: the target's.
+        """Send one request and return the answer with any status. `path` is the target's if None.
 
         Raises:
-            Retry: no answer; the reason names the target's host and the fault, and no address or path.
-            OutcomeUnknown: likewise, after the request was sent whole.
+            Retry: no answer. The reason names the target's host and the fault, but no address or path.
+            OutcomeUnknown: no answer after the whole request was sent, with a reason as for Retry.
         """
         deadline_s = self._now() + self._timeout_s
         kept, sent = self._kept(), False
@@ -158,7 +158,7 @@ class HttpPost:
         self._connection = None
 
     def _kept(self) -> HttpConnection | None:
-        """Return the open connection, if it may be used once more; else close it."""
+        """Return the open connection if it may be reused; otherwise close it."""
         now_s = self._now()
         if self._connection is not None and now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S:
             if self._connection.is_quiet():
@@ -178,7 +178,7 @@ class HttpPost:
         return self._connection
 
     def _addresses(self) -> list[Resolved]:
-        """Resolve the host and check every address. If public and private ones are mixed, all are refused."""
+        """Resolve the host and check every address. Refuses all if public and private ones are mixed."""
         resolved = self._resolve(self._target.host, self._target.port)
         for *_, address in resolved:
             refused = self._allowed.refusal(ipaddress.ip_address(address[0]), self._target.host, self._target.port)
@@ -187,7 +187,7 @@ class HttpPost:
         return resolved
 
     def _open_socket(self, addresses: list[Resolved], deadline_s: float) -> socket.socket:
-        """Connect to the first address that answers; each has a share of the remaining time."""
+        """Connect to the first address that answers. Each has a share of the remaining time."""
         addresses = addresses[:MAX_ADDRESSES]
         failed: OSError = OSError("has no address")
         for tried, address in enumerate(addresses):
@@ -199,10 +199,10 @@ class HttpPost:
 
 
 class PacedPost:
-    """Posts with the pauses that the place requests or needs; `origin` is its name in reasons, `now` the monotonic clock.
+    """Posts with pauses that the place requests or needs. `origin` is its name in reasons, and `now` the monotonic clock.
 
-    A `Retry-After` stops all requests until its time, but for a status in `final`, which concerns this request only. While the
-    place does not answer, one request at a time is sent there, with growing delays (pause.py).
+    A `Retry-After` stops all requests until its time, except with a status in `final`, which concerns only this request. While
+    the place does not answer, one request at a time is sent there, with growing delays (pause.py).
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class PacedPost:
         self._pause = Pause()
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
-        """Send one request, unless there is a pause. Raises Retry, OutcomeUnknown: as `HttpPost.post`; also during a pause."""
+        """Send one request. Raises Retry and OutcomeUnknown as `HttpPost.post`, and Retry during a pause."""
         began_s = self._now()
         self._pause.check(began_s)
         try:
@@ -225,7 +225,7 @@ class PacedPost:
         return answer
 
     def close(self) -> None:
-        """Close the connection; idempotent."""
+        """Close the connection. Idempotent."""
         self._post.close()
 
 
@@ -235,7 +235,7 @@ def judge(answer: Answer, origin: str) -> None:
     Args:
         origin: name of the receiver in reasons.
 
-    Raises Reject: 410 Gone; Retry: any other answer except a 2xx, with the requested pause.
+    Raises Reject for 410 Gone, and Retry, with the requested pause, for any other answer except a 2xx.
     """
     if 200 <= answer.status < 300:
         return
@@ -246,14 +246,14 @@ def judge(answer: Answer, origin: str) -> None:
 
 
 def read_retry_after(text: str, now_s: float) -> float | None:
-    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3), at most MAX_PAUSE_S; None: neither seconds nor a date.
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3), at most MAX_PAUSE_S; None if it is invalid.
 
     `now_s` is the time since 1970.
     """
     if text.isascii() and text.isdigit() and len(text) <= 10:
         return min(float(text), MAX_PAUSE_S)
     try:
-        # A date without a zone is of the oldest form (RFC 9110, section 5.6.7), and in UTC.
+        # A date without a zone has the oldest form (RFC 9110, section 5.6.7), and is in UTC.
         date = parsedate_to_datetime(text)
         return min(max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s), MAX_PAUSE_S)
     except (ValueError, OverflowError):
@@ -266,7 +266,7 @@ def _refuses_certificate(error: OSError) -> bool:
 
 
 def _failure(error: BaseException, timeout_s: float) -> str:
-    """Describe in a few words why there is no answer, without the other side's text and without an address."""
+    """Return a short reason for a missing answer, without the other side's text and without an address."""
     match error:
         case TimeoutError():
             return f"did not answer within {timeout_s:g} s"

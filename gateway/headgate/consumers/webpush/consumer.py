@@ -1,8 +1,8 @@
-"""Web Push: events as notifications of a user's browsers, also while no page is open (RFC 8030, 8291, 8292).
+"""Sends events as notifications to a user's browsers, even without an open page (Web Push, RFC 8030, 8291, 8292).
 
 In: deliveries. Out: one encrypted POST for each subscription of the event's user, each a separate part of the work. The
-application stores the subscriptions: one function of its own returns them, another removes an expired endpoint (404, 410).
-Other failures are tried again, as for a webhook. Endpoints come from browsers, so it connects to public addresses only.
+application stores the subscriptions. One of its functions returns them, and another removes an expired endpoint (404, 410).
+Other failures are tried again, as for a webhook. Endpoints come from browsers, so it connects only to public addresses.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from headgate.settings.options import Kind, file_path, matching, number, one_of,
 from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, encode, encrypt, read_subscription
 
 MAX_SUBSCRIPTIONS = 32
-# Open connections; all browsers together use four push services.
+# Open connections. All browsers together use four push services.
 MAX_SERVICES = 8
-# A browser may name an endpoint that does not answer. After a push longer than SLOW_S, pushes to services without trust rest for
-# REST_TIMES as long, so all accounts together take a quarter of a worker's time with that. A service earns credit with the time
-# of its fast pushes, a REST_TIMES-th of it, and has trust with a credit of TRUSTED_S. Those of browsers begin with it.
+# A browser may name an endpoint that does not answer. After a push longer than SLOW_S, pushes to services without trust rest
+# for REST_TIMES as long, so such endpoints take at most a quarter of a worker's time. A service earns a REST_TIMES-th of the
+# time of its fast pushes as credit, and has trust with a credit of TRUSTED_S. Services of browsers begin with it.
 SLOW_S, REST_TIMES = 1.0, 3
 TRUSTED_S, MAX_CREDIT_S = 1.0, 60.0
 _OF_BROWSERS = re.compile(
     r"https://(fcm\.googleapis\.com|updates\.push\.services\.mozilla\.com|web\.push\.apple\.com|[a-z0-9-]+\.notify\.windows\.com)"
 )
-# Services with a credit; beyond that the one without a push for the longest time loses it.
+# Services with a credit. Beyond that the one without a push for the longest time loses its credit.
 MAX_CREDITS = 1_000
 MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
-# The service no longer knows the endpoint: RFC 8030, section 7.3, and the practice of services.
+# The service no longer knows the endpoint (RFC 8030, section 7.3, and the practice of services).
 _GONE = (404, 410)
 _TOO_LARGE = 413
 _CONTACT = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+", re.ASCII)
@@ -113,7 +113,7 @@ class WebPush(Consumer):
     """Sends events to the browsers of their users.
 
     Args:
-        open_post: makes the HttpPost for a push service; None: HTTP.
+        open_post: creates the HttpPost for a push service; None for HTTP.
         now: the monotonic clock.
     """
 
@@ -159,7 +159,8 @@ class WebPush(Consumer):
 
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
-            OutcomeUnknown, Retry: as `webhook.post.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413, and while
+            OutcomeUnknown, Retry: as `webhook.post.PacedPost`. Retry also for any answer except a 2xx, 404, 410 or 413, and
+                while
                 services without trust rest.
         """
         if (raw := self._stored(delivery).get(delivery.key)) is None:
@@ -171,7 +172,7 @@ class WebPush(Consumer):
             if target.scheme != "https":
                 raise ValueError("expected an https endpoint")
         except ValueError as error:
-            raise Reject(f"a subscription is none: {error}") from error
+            raise Reject(f"a subscription is invalid: {error}") from error
         body = encrypt(self._payload(delivery), to)
         began_s = self._now()
         if self._credit_s(target.origin) < TRUSTED_S and (rest_s := self._rest_until_s - began_s) > 0:
@@ -205,7 +206,7 @@ class WebPush(Consumer):
         return {_key(each, place): each for place, each in enumerate(subscriptions, 1)}
 
     def _payload(self, delivery: Delivery) -> bytes:
-        """Return the payload for the service worker: title, body, topic, and the id of the item (null: not an item)."""
+        """Return the payload for the service worker, with title, body, topic, and the item's id (null without an item)."""
         title, body = self._message(delivery)
         item = f"{delivery.topic.split('.', 3)[3]}/{delivery.id}" if is_item(delivery.topic) else None
         shown = {"title": _cut(title, MAX_TITLE_SHOWN), "body": _cut(body, MAX_BODY_SHOWN), "topic": delivery.topic, "item": item}
@@ -232,7 +233,7 @@ class WebPush(Consumer):
         return self._credits_s.get(origin, TRUSTED_S if _OF_BROWSERS.fullmatch(origin) else 0.0)
 
     def _charge(self, origin: str, took_s: float) -> None:
-        """Credit a service with a fast push, or charge it with a slow one; what it cannot pay is a rest for all without trust."""
+        """Credit a service for a fast push, or charge it for a slow one. Without enough credit, all without trust rest."""
         credit_s = self._credit_s(origin) + (took_s / REST_TIMES if took_s <= SLOW_S else SLOW_S - took_s)
         if credit_s < 0:
             self._rest_until_s = max(self._rest_until_s, self._now()) - REST_TIMES * credit_s
@@ -242,7 +243,7 @@ class WebPush(Consumer):
             self._credits_s.popitem(last=False)
 
     def _service(self, target: Target) -> PacedPost:
-        """Return the Post of a push service, after closing the least recently used one if there are too many."""
+        """Return the Post of a push service. Closes the least recently used one if there are too many."""
         service = self._services.pop(target.origin, None) or PacedPost(
             self._open_post(target), target.origin, self._now, (*_GONE, _TOO_LARGE)
         )

@@ -1,7 +1,8 @@
-"""The encryption of a message for one browser (RFC 8291) and the signature of its sender (RFC 8292). No I/O.
+"""Encrypts a message for one browser (RFC 8291) and signs for its sender (RFC 8292). No I/O.
 
-In: the application's private key, a browser's subscription, a payload. Out: a body that only this browser can read, and the value
-of the header `Authorization`. Keys are base64url without padding: 32 bytes of a private key, the 65-byte point of a public key.
+In: the application's private key, a browser's subscription, a payload. Out: a body that only this browser can read, and the
+value of the header `Authorization`. Keys are the 32 bytes of a private key, or the 65-byte point of a public key, in base64url
+without padding.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 RECORD_BYTES = 4096
 MAX_PAYLOAD_BYTES = RECORD_BYTES - 86 - 16 - 1
 EXPECTED_KEY = "a private key as `headgate vapid-keys` makes it"
-# RFC 8292, section 2: at most 24 hours. Half of it tolerates differing clocks.
+# Half of the 24 hours that RFC 8292, section 2, allows, to tolerate differing clocks.
 TOKEN_S = 12 * 3600
 _CURVE = ec.SECP256R1()
 _SECRET_BYTES, _AUTH_BYTES, _SALT_BYTES = 32, 16, 16
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A browser's subscription. `endpoint` is a secret, as it and the application's key suffice to push."""
+    """A browser's subscription. `endpoint` is a secret, because it and the application's key suffice to push."""
 
     endpoint: str
     public_key: bytes
@@ -40,7 +41,7 @@ class Subscription(msgspec.Struct, frozen=True):
 def read_subscription(raw: object) -> Subscription:
     """Read the result of `PushSubscription.toJSON()`, as an object or as JSON text.
 
-    Raises ValueError: it is invalid; the error contains nothing of it.
+    Raises ValueError, without any part of it, if it is invalid.
     """
     try:
         parts = msgspec.json.decode(raw) if isinstance(raw, str | bytes) else raw
@@ -57,7 +58,7 @@ def read_subscription(raw: object) -> Subscription:
 class ApplicationKey:
     """The key pair that identifies the application to push services (VAPID).
 
-    Raises ValueError: the text is not a private key.
+    Raises ValueError if the text is not a private key.
     """
 
     def __init__(self, private_key: str) -> None:
@@ -96,7 +97,7 @@ def encrypt(
 
     Args:
         payload: at most MAX_PAYLOAD_BYTES.
-        key, random: of this message alone; set in tests.
+        key, random: only for this message; set in tests.
     """
     key = key or ec.generate_private_key(_CURVE)
     own, salt = _point(key), random(_SALT_BYTES)
@@ -113,7 +114,7 @@ def encode(raw: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of base64url, with or without padding. Raises ValueError: it is not base64url."""
+    """Return the bytes of base64url, with or without padding. Raises ValueError if it is not base64url."""
     try:
         return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:

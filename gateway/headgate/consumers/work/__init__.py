@@ -1,1 +1,1 @@
-"""A consumer's work. Redis hands it out, worker threads do it, and acknowledge or keep it."""
+"""A consumer's work. Redis hands it out, and worker threads do it and acknowledge or defer it."""

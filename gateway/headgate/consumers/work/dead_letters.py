@@ -1,9 +1,9 @@
-"""Dead letters are work that a consumer gave up, kept to be viewed, retried or dropped. A bounded stream per consumer.
+"""Dead letters are abandoned work of a consumer, to view, retry or drop, in a bounded stream per consumer.
 
-In: a command client from redis/client.py. Out: pages of letters, oldest first. A retried letter becomes a deferred task that is
-due now, as if it had never been tried. The consumer need not run for that.
+In: a command client from redis/client.py. Out: pages of letters, oldest first. A retried letter becomes a new deferred task
+that is due now, even if the consumer does not run.
 
-Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
+All methods raise BusUnavailable and BusRefused as `redis.client.call`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _ID = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One letter: its `id` among the dead letters, its time, the cause, and its work.
+    """A letter, with its `id` among the dead letters, its time, the cause, and its work.
 
     `why` is one of `unreadable` (the log's entry is no event), `poison` (it ended the process three times, or the consumer's code
     failed five times), `rejected` (a permanent failure), `gave_up` (tried for too long) and `outcome_unknown` (it may have
-    worked, and is not repeated further); `reason` explains it in words. The `task` of an unreadable one has its readable parts;
-    it can only be dropped.
+    worked, and is not repeated further). `reason` is a text. The `task` of an unreadable letter has its readable parts, and can
+    only be dropped.
     """
 
     id: str
@@ -42,7 +42,7 @@ class DeadLetter:
     task: Task
 
     def shown(self) -> Letter:
-        """Return it as a program gets it. Data that may not be JSON is text."""
+        """Return its public form. Data that may not be JSON is text."""
         task = self.task
         data = msgspec.json.encode(task.data.decode(errors="replace")) if self.why == UNREADABLE else task.data
         parts = (self.id, self.at_ms, self.why, self.reason, task.epoch, task.offset, task.topic, task.id, task.key)
@@ -50,7 +50,7 @@ class DeadLetter:
 
 
 class Letter(msgspec.Struct):
-    """A dead letter: its time (ms since 1970), the reason, and its event. `key` is the part of the event's work.
+    """A dead letter, with its time (ms since 1970), the reason, and its event. `key` is the part of the event's work.
 
     If `why` is `unreadable`, `data` is text, and the letter can only be dropped.
     """
@@ -82,7 +82,7 @@ class DeadLetters:
     def page(self, after: str | None = None, limit: int = PAGE_LETTERS) -> list[DeadLetter]:
         """Return the letters after the one with this id (None: from the oldest), at most `limit` (1 to PAGE_LETTERS).
 
-        Raises InvalidRequest: an invalid limit or id.
+        Raises InvalidRequest for an invalid limit or id.
         """
         if not 1 <= limit <= PAGE_LETTERS:
             raise InvalidRequest(f"a page of {limit} dead letters; expected 1 to {PAGE_LETTERS}")
@@ -90,20 +90,20 @@ class DeadLetters:
         return [_letter(*entry) for entry in call(self._client, "XRANGE", self._key, first, "+", "COUNT", limit)]
 
     def show(self, letter_id: str) -> DeadLetter | None:
-        """Return one letter, or None if it does not exist. Raises InvalidRequest: not an id."""
+        """Return one letter, or None if it does not exist. Raises InvalidRequest for an invalid id."""
         check_letter_id(letter_id)
         entries = call(self._client, "XRANGE", self._key, letter_id, letter_id)
         return _letter(*entries[0]) if entries else None
 
     def retry(self, letter_ids: Sequence[str]) -> int:
-        """Retry these letters now; return how many. Missing and unreadable ones are skipped.
+        """Retry these letters now; return how many. Skips missing and unreadable ones.
 
         Raises InvalidRequest: not an id.
         """
         return self._put_back([letter for letter_id in dict.fromkeys(letter_ids) if (letter := self.show(letter_id))])
 
     def drop(self, letter_ids: Sequence[str]) -> int:
-        """Drop these letters for good; return how many existed. Raises InvalidRequest: not an id."""
+        """Drop these letters for good; return how many existed. Raises InvalidRequest for an invalid id."""
         checked = [check_letter_id(letter_id) for letter_id in letter_ids]
         return self._store.drop(checked) if checked else 0
 
@@ -116,7 +116,7 @@ class DeadLetters:
         return sum(self.drop([letter.id for letter in page]) for page in self._pages())
 
     def _pages(self) -> Iterator[list[DeadLetter]]:
-        """Yield the current letters, without later ones, since a retried letter may die again."""
+        """Yield the current letters, without later ones, because a retried letter may die again."""
         left, after = self.count(), None
         while left > 0 and (page := self.page(after, min(left, PAGE_LETTERS))):
             left, after = left - len(page), page[-1].id

@@ -1,10 +1,10 @@
-"""The groups of consumers in Redis, configured or not: their status, and their removal by name.
+"""Reads the status of consumers' groups in Redis, configured or not, and removes them by name.
 
-In: a command client from redis/client.py. Out: the status of each consumer of a namespace. A consumer that leaves the
-configuration leaves its group, its waiting tasks and its dead letters in Redis, since only the operator knows whether it will
+In: a command client from redis/client.py. Out: the status of each consumer of a namespace. A consumer removed from the
+configuration leaves its group, its waiting tasks and its dead letters in Redis, because only the operator knows whether it will
 return.
 
-Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
+All methods raise BusUnavailable and BusRefused as `redis.client.call`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCAN_KEYS = 1000
 
 
 def check_consumer(name: str) -> str:
-    """Return the name of a consumer. Raises InvalidRequest: the name is invalid."""
+    """Return the name of a consumer. Raises InvalidRequest for an invalid name."""
     if not CONSUMER_NAME.fullmatch(name):
         raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
     return name
@@ -38,9 +38,9 @@ def check_consumer(name: str) -> str:
 class GroupStatus:
     """The status of a consumer of a namespace.
 
-    `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
-    `idle_s` is the time since the last heartbeat of an instance (None: unknown). `elsewhere` names the instances whose last
-    heartbeat went to another Redis server (redis/registry.py), for which `lag` says nothing.
+    `lag` counts the events of the log not taken yet. `leased`, `waiting` and `dead` count tasks, and `missed` counts events.
+    `idle_s` is the time since the last heartbeat of an instance (None if unknown). `elsewhere` names the instances with a last
+    heartbeat at another Redis server (redis/registry.py), for which `lag` is meaningless.
     """
 
     name: str
@@ -60,7 +60,7 @@ class GroupStatus:
 
 
 class Groups:
-    """The consumers in the Redis of a namespace. `scanned`: called after each thousand key names of a scan."""
+    """The consumers in the Redis of a namespace. `scanned` is called after each thousand key names of a scan."""
 
     def __init__(self, client: Client, namespace: str, scanned: Callable[[], None] = lambda: None) -> None:
         self._client, self._namespace, self._scanned = client, namespace, scanned
@@ -71,7 +71,7 @@ class Groups:
         return [status for name in self.names() or () if (status := self.status_of(name)) is not None]
 
     def status_of(self, name: str) -> GroupStatus | None:
-        """Return the status of one, or None if Redis has nothing of it. Raises InvalidRequest: not a consumer's name."""
+        """Return the status of one, or None if Redis does not know it. Raises InvalidRequest for an invalid name."""
         if not (reply := GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)):
             return None
         lag, leased, waiting, dead, missed, idle_ms = reply
@@ -80,9 +80,9 @@ class Groups:
         return GroupStatus(name, self._namespace, lag, leased, waiting, dead, missed, idle_s, elsewhere)
 
     def remove(self, name: str) -> tuple[int, int]:
-        """Remove a consumer: group, deferred tasks, dead letters, state. Return the numbers of tasks and letters.
+        """Remove a consumer's group, deferred tasks, dead letters and state. Returns the numbers of tasks and letters.
 
-        Raises InvalidRequest: no such consumer, or one of its instances has sent a heartbeat within QUIET_S.
+        Raises InvalidRequest for an unknown consumer, or if one of its instances has sent a heartbeat within QUIET_S.
         """
         if self.status_of(name) is None:
             known = ", ".join(status.name for status in self.statuses()) or "none"
@@ -102,7 +102,7 @@ class Groups:
         return waiting, dead
 
     def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
-        """Return the names of all, in order; None: it was `late` before all were known. Scans as `statuses` does."""
+        """Return the names of all, in order; None if it was `late` before all were known. Scans as `statuses` does."""
         prefix = group_key(self._namespace, "")
         name_of = re.compile(rf"{re.escape(prefix)}({CONSUMER_NAME.pattern})(?::|$)", re.ASCII)
         all_names: set[str] = set()

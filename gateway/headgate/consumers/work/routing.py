@@ -1,12 +1,12 @@
-"""Routing: an event goes to its user by mail or push only if the user has not seen it, has not muted it, and wants it.
+"""Routes an event to its user by mail or push only if the user has not seen or muted it, and wants it.
 
 In: a due delivery. Out: how long it waits for the user, or why it is withdrawn. After the wait (`unless_seen_s`,
 `unless_read_s`), the user's actions decide first, then the user's mutes, then the application's `wants`. An event without a
 user goes at once.
 
-Without an answer of `wants` (it raises, blocks, or returns no boolean) the notification goes out, and the fault is counted and
-logged. It runs in one permanent thread, since applications have connections per thread. While it blocks it is not called again,
-so a worker has at most one such thread.
+If `wants` raises, blocks, or returns no boolean, the notification goes out, and the fault is counted and logged. `wants` runs
+in one permanent thread, because applications have connections per thread. While it blocks it is not called again, so a worker
+has at most one such thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Call = tuple[Future[object], tuple[str, Delivery, str]]
 
 
 class Routing:
-    """The routing of one worker; `fault` is that of `Asking`."""
+    """The routing of one worker. `fault` is passed to `Asking`."""
 
     def __init__(self, spec: ConsumerSpec, state: State, fault: Callable[[str, BaseException | None], None]) -> None:
         self._options, self._state = spec.runner, state
@@ -50,13 +50,13 @@ class Routing:
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 
     def user(self, delivery: Delivery) -> str | None:
-        """Return the user of an event, or None if it is for several. Raises Reject: `seen_user` does not fit the event."""
+        """Return the user of an event, or None if it is for several. Raises Reject if `seen_user` does not fit the event."""
         if self._template is None or is_item(delivery.topic):
             return user_of(delivery.topic)
         return render_event(self._template, delivery) or None
 
     def wait_ms(self, topic: str, age_ms: int) -> int:
-        """Return how much longer a new event of this age waits for its user; 0: no longer."""
+        """Return how much longer a new event of this age waits for its user; 0 for no longer."""
         options = self._options
         wait_s = max(options.unless_seen_s, options.unless_read_s if is_item(topic) else 0.0)
         return max(0, round(1000 * wait_s) - max(0, age_ms))
@@ -65,7 +65,7 @@ class Routing:
         """Return why a user's event must not be sent, one of `notification.WITHDRAWN`, or None to send it. Waits for Redis.
 
         Args:
-            is_first: also ask the application, which is not asked for each attempt or each part of the work.
+            is_first: whether to ask the application, too. It is asked once, not for each attempt or each part of the work.
 
         Raises:
             Reject: the user's name is invalid.
@@ -95,7 +95,7 @@ class Routing:
                 self.record(self.user(delivery), delivery, SENT_ON[self.channel])
 
     def record(self, user: str | None, delivery: Delivery, outcome: str) -> None:
-        """Record an outcome of `notification.OUTCOMES`. It informs people only, so an error of Redis delays nothing."""
+        """Record an outcome of `notification.OUTCOMES` for `headgate trace`. An error of Redis is ignored."""
         if user is not None:
             with suppress(BusUnavailable, BusRefused):
                 self._state.record(user, delivery.id or "", outcome)
@@ -110,7 +110,7 @@ class Asking:
     """Calls one function, from one thread.
 
     Args:
-        fault: called with one of WANTS_FAULTS, and the exception that was raised, if any.
+        fault: called with one of WANTS_FAULTS, and the exception, if any.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Asking:
         self._blocked: Future[object] | None = None
 
     def ask(self, user: str, delivery: Delivery, channel: str) -> bool:
-        """Return whether the user wants it: the function's answer, or True without one in time. Never raises."""
+        """Return the function's answer, whether the user wants it, or True without an answer in time. Never raises."""
         if self._blocked is not None and not self._blocked.done():
             self._fault(LATE, None)
             return True
@@ -165,7 +165,7 @@ def channel_of(runner: RunnerOptions, consumer: type[Consumer], options: Any) ->
 
 
 def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any, patterns: Sequence[str]) -> Iterator[str]:
-    """Yield the faults in the routing of a consumer whose options are valid one by one, a line each. Imports `wants`."""
+    """Yield the joint faults of valid routing options, a line each. Imports `wants`."""
     names = ("unless_seen_s", "unless_read_s", "seen_user", "channel", "rate", "wants")
     given = [name for name in names if getattr(runner, name)]
     if consumer.batch:

@@ -1,4 +1,4 @@
-"""One consumer in this process: its worker threads, the thread that renews their leases, and its shutdown.
+"""Runs one consumer in this process, with its worker threads and the thread that renews their leases.
 
 In: the consumer's specification (spec.py) and the Redis URL. Out: handled events, until `stop`. Several processes may run the
 same consumer and share its group.
@@ -29,7 +29,7 @@ from .worker import Worker
 
 DRAIN_S = 10.0
 # The consumer leaves an old primary this fast even if all workers are busy. Longer than ASK_EVERY_SENTINEL_S of
-# redis/primary_switch.py, or every second check would come a moment too early.
+# redis/primary_switch.py, because otherwise every second check would come a moment too early.
 KEEP_EVERY_S = 0.25
 
 
@@ -39,7 +39,7 @@ class Runner:
     Args:
         settings: only `max_payload_bytes` is read.
 
-    Raises BusRefused: `redis_url` is not a Redis URL.
+    Raises BusRefused if `redis_url` is not a Redis URL.
     """
 
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
@@ -56,14 +56,14 @@ class Runner:
         self._keeper = threading.Thread(target=self._keep, name=f"{spec.name}-keeper", daemon=True)
 
     def open(self) -> int:
-        """Make the consumer's group unless it exists, and return the last offset before its next read.
+        """Create the consumer's group unless it exists, and return the last offset before its next read.
 
         Optional before `start`, whose workers do the same. Raises as `redis.client.call`.
         """
         return self._client_and_store()[1].open(self._spec.runner.start)[1]
 
     def start(self) -> None:
-        """Start the threads, and return. They wait for Redis without a time limit, and do not end before `stop`."""
+        """Start the threads and return. They wait for Redis without a time limit, and run until `stop`."""
         for number, worker in enumerate(self._workers):
             thread = threading.Thread(target=worker.run, name=f"{self._spec.name}-{number}", daemon=True)
             self._threads.append(thread)
@@ -71,20 +71,20 @@ class Runner:
         self._keeper.start()
 
     def status(self) -> tuple[int, str | None]:
-        """Return the number of running worker threads, and their trouble (one line, no secret; None: none)."""
+        """Return the number of running worker threads, and their trouble in one line without secrets, or None."""
         trouble = next((worker.trouble for worker in self._workers if worker.trouble), None)
         return sum(thread.is_alive() for thread in self._threads), trouble
 
     def ask_to_stop(self) -> None:
-        """Make the workers finish their current tasks and take nothing new. Returns at once."""
+        """Ask the workers to finish their current tasks and take no new ones. Returns at once."""
         self._stopping.set()
         for worker in self._workers:
             worker.interrupt()
 
     def stop(self, drain_s: float = DRAIN_S) -> bool:
-        """Finish the leased work, give the rest back, and return whether that was done within `drain_s`. Idempotent.
+        """Finish the work at hand, give the rest back, and return whether that was done within `drain_s`. Idempotent.
 
-        A worker still busy after that is abandoned. Its thread ends with the process, and Redis hands the work out again.
+        A worker still busy then is abandoned. Its thread ends with the process, and Redis hands the work out again.
         """
         self.ask_to_stop()
         deadline_s = time.monotonic() + drain_s
@@ -124,7 +124,7 @@ class Runner:
                 if time.monotonic() >= next_tick_s:
                     group_ms = store.tick(*watch.words())
                     watch.observe(group_ms)
-                    if group_ms:  # 0: the group is not open
+                    if group_ms:  # 0 if the group is not open
                         give_word(client, group, name)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:

@@ -1,4 +1,4 @@
-"""The specification of one consumer: its name, its class, its options, and the options of its runner. No I/O.
+"""The specification of one consumer, with its name, class and options, and the options of its runner. No I/O.
 
 config.py reads it from TOML; runner.py runs it.
 """
@@ -87,7 +87,7 @@ class RunnerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """One consumer: `consumer` is the class, `options` an instance of its `Options`; `name` is its group on the log."""
+    """One consumer. `consumer` is the class, `options` an instance of its `Options`, and `name` its group on the log."""
 
     name: str
     consumer: type[Consumer]

@@ -1,8 +1,8 @@
 """A consumer's small shared memory in Redis, as `base.State` describes it, on the group's own keys. Every key expires.
 
-In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`; a hash
-replaces a name that is long or has unusual characters. Redis' clock is used wherever two instances must agree. The methods turn
-its times into those of this machine's clock.
+In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`, with a hash
+in place of a name that is long or has unusual characters. Redis' clock counts where two instances must agree. The methods
+convert its times to this machine's clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 
 
 class RedisState:
-    """The state of one consumer; see `base.State` for its methods. One of these objects holds a lease at a time."""
+    """The state of one consumer. `base.State` describes its methods. One of these objects holds a lease at a time."""
 
     def __init__(self, client: Client, namespace: str, consumer: str, store: Store) -> None:
         self._client, self._store, self._namespace, self._consumer = client, store, namespace, consumer
@@ -41,7 +41,7 @@ class RedisState:
         return self._time("window", _suffix("window", name), _ms(length_s))
 
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
-        # The limit applies to any stretch of `period_s`, not to fixed ones.
+        # The limit applies to every interval of `period_s`, not to fixed ones.
         return self._time("rate", _suffix("rate", name), limit, _ms(period_s), one or uuid.uuid4().hex)
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:

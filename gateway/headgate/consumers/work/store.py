@@ -1,10 +1,10 @@
-"""A consumer's group in Redis: hands out work and processes the answers. groups.lua does each in one step.
+"""A consumer's group in Redis, which hands out work and takes the answers, each in one step of groups.lua.
 
-In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. Redis hands
+In: a command client from redis/client.py, and the runner's answers (`settle`). Out: pages of work for the runner. Redis hands
 out a task again if it is neither settled nor renewed within its lease.
 
-Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`. After BusUnavailable a step may have happened. Every
-step may be repeated. At worst something is handed out twice, never lost.
+All methods raise BusUnavailable and BusRefused as `redis.client.call`. After BusUnavailable a step may have happened. Every
+step may be repeated. At worst work is handed out twice, but it is never lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .task import Task, unpack
 
 GROUP_LIBRARY = Library("headgate.consumers.work", "groups.lua", "headgate_consumers_version")
 
-# Time limit for an answer of Redis, as with `redis.client.open_client`; longer than any wait.
+# Time limit for an answer of Redis, as with `redis.client.open_client`. Longer than any wait.
 ANSWER_WITHIN_S = 5.0
 # Number and age of unanswered acknowledgements at which the worker waits for the answers.
 MAX_UNCONFIRMED, UNCONFIRMED_S = 100, 0.05
@@ -42,13 +42,14 @@ Answer = tuple[str | bytes | int, ...]
 
 @dataclass(slots=True)
 class LeasedTask:
-    """A task that a worker has leased.
+    """A task leased by a worker.
 
-    `name` is its name in Redis ("": it is an entry of the log, without a task); `out` counts the deliveries without an answer,
-    including this one; tasks with the same `mark` are handled together ("": alone); `error` is why it is unreadable; `leased_in`
-    is the epoch in whose group of Redis an entry of the log is leased, which may be later than the event's. `clock_ms` is the
-    event's time by the log's clock, if the wall clock of Redis was set (0: it is `task.time_ms`). `moving` is the name of the
-    task that an entry of the log may be already, as Redis has not answered. `packed` is the task as Redis has it.
+    `name` is its name in Redis ("" for an entry of the log without a task). `out` counts the deliveries without an answer,
+    including this one. Tasks with the same `mark` are handled together ("" for alone). `error` is why it is unreadable.
+    `leased_in` is the epoch of the Redis group in which an entry of the log is leased, which may be later than the event's.
+    `clock_ms` is the event's time by the log's clock, if the wall clock of Redis was set (0 for `task.time_ms`). `moving` is
+    the name of the task that an entry of the log may have become, without an answer of Redis yet. `packed` is the task as
+    stored in Redis.
     """
 
     task: Task
@@ -69,13 +70,13 @@ class LeasedTask:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The result of one `take`, and the position of the group.
+    """The result of one `take`, with the position of the group.
 
-    `unwanted` are the offsets of entries that match no pattern and only need an acknowledgement. `epoch` is the one in which the
-    page's entries are leased, and "" without a log. `due_in_s` is the time until the next deferred task is due (None: none
-    waits), and `now_ms` the time by the group's clock, in ms since 1970. `missed` counts events that were trimmed before this
-    group got them, `lost` is 1 if the log was replaced by another one, both in this call. `is_redis_full`: so there are no new
-    entries, even if the log has some.
+    `unwanted` are the offsets of entries that match no pattern and only need an acknowledgement. The page's entries are leased
+    in `epoch` ("" without a log). `due_in_s` is the time until the next deferred task is due (None if none waits), and `now_ms`
+    the time by the group's clock, in ms since 1970. In this call, `missed` counts events trimmed before this group got them,
+    and `lost` is 1 if another log has replaced the log. With `is_redis_full` there are no new entries, even if the log has
+    some.
     """
 
     epoch: str
@@ -95,7 +96,7 @@ class Store:
     """One consumer's group in one namespace. Owned by one thread.
 
     Args:
-        client, url: of its Redis; the connections for acknowledging and waiting are made from `url` on demand.
+        client, url: of its Redis. Connections for acknowledging and waiting are opened by `url` on demand.
         namespace, group: its namespace and name.
         max_payload_bytes: larger entries of the log are unreadable.
     """
@@ -109,20 +110,20 @@ class Store:
         self._max_payload_bytes = max_payload_bytes
 
     def open(self, start: str) -> tuple[str, int]:
-        """Make the group unless it exists; return its epoch ("": there is no log yet) and position. Replaces an older library.
+        """Create the group unless it exists; return its epoch ("" without a log) and position. Replaces an older library.
 
         Args:
-            start: start of a new one: `new`, `oldest`, or `lost` (it existed before, so it reads all there is now).
+            start: start of a new group, `new`, `oldest`, or `lost` (it existed before, so it reads everything).
         """
         GROUP_LIBRARY.try_to_update(self._client, self._log)
         epoch, position = self._call("open", start)
         return epoch.decode(), position
 
     def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
-        """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None: the group is not open.
+        """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None if the group is not open.
 
-        If `max_waiting` or more tasks wait, or Redis is full, there are no new entries until answers to the others make room.
-        `wanted` returns whether a topic is to be read at all.
+        If `max_waiting` or more tasks wait, or Redis is full, there are no new entries until answers make room. `wanted`
+        returns whether to read a topic.
         """
         is_redis_full = False
         try:
@@ -148,10 +149,10 @@ class Store:
         return Page(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost, is_redis_full)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
-        """Finish entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
+        """Finish entries of the log; return whether `confirm` is due. Never raises or waits.
 
-        The cheapest answer, since every event needs one: one XACK, written at once over a separate connection, so it arrives
-        even if this process ends with the next instruction.
+        Every event needs this answer, so it is the cheapest, one XACK. It is written at once over a separate connection, so it
+        arrives even if this process ends right after.
         """
         if not self._unconfirmed:
             self._unconfirmed_since_s = time.monotonic()
@@ -163,7 +164,7 @@ class Store:
         return not sent or len(self._unconfirmed) >= MAX_UNCONFIRMED or owed_s > UNCONFIRMED_S
 
     def confirm(self) -> None:
-        """Wait until Redis has answered every acknowledgement; after an error, send them again."""
+        """Wait until Redis has answered every acknowledgement. Sends them again after an error."""
         if self._unconfirmed:
             self._acks.finish(self._unconfirmed)
             self._unconfirmed = []
@@ -171,7 +172,7 @@ class Store:
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
         """Give answers (`held`, `done`, `defer`, `dead`, `back`, `again`), all in one step.
 
-        Return the number of waiting tasks, and the number of dead letters that these have pushed out.
+        Returns the number of waiting tasks, and the number of dead letters displaced by new ones.
         """
         given = list(answers)
         try:
@@ -209,12 +210,12 @@ class Store:
         self._waits.end()
 
     def close(self) -> None:
-        """Close its own connections. Idempotent."""
+        """Close the connections opened here. Idempotent."""
         self._acks.close()
         self._waits.close()
 
     def progress(self) -> Progress:
-        """Return the progress of the group; see `Progress`."""
+        """Return the progress of the group."""
         return Progress(*GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_progress", 1, self._log, self._group))
 
     def _call(self, function: str, *arguments: str | bytes | int) -> Any:
@@ -233,9 +234,9 @@ class Store:
 
 
 class _Line:
-    """A connection for one thread's commands on a key. Only errors of their answers count.
+    """A connection for one thread's commands on a key. It returns no answers, only errors.
 
-    It is opened on demand, and dropped at the first fault. `ended`: it is not opened again.
+    It is opened on demand and dropped at the first fault. With `ended` it is not opened again.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -261,11 +262,11 @@ class _Line:
         return True
 
     def finish(self, commands: Sequence[Command]) -> None:
-        """Wait until all of these are answered. The first of them were sent, unless the connection was dropped since."""
+        """Wait until all these commands are answered. The first of them were sent, unless the connection was dropped since."""
         try:
             if (link := self._link) is None:
                 link = self._link = SubscriberLink(self._url, key=self._key)
-                # Checked only now, since an `end` before the line above found no connection to close.
+                # Checked after the line above, because an earlier `end` found no connection to close.
                 if self.ended:
                     link.close()
                 link.connect()
@@ -276,55 +277,58 @@ class _Line:
                 self._unanswered += len(unsent)
             while self._unanswered > 0:
                 self._unanswered -= len(link.read())
-        except HeadgateError:  # a late reply must not pass for the next command's
+        except HeadgateError:  # a late reply must not be read as the next command's
             self.close()
             raise
 
     def close(self) -> None:
-        """Close it. Idempotent, from any thread; a caller that waits for an answer gets BusUnavailable."""
+        """Close it. Idempotent, from any thread. A caller waiting for an answer gets BusUnavailable."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
 
     def end(self) -> None:
-        """Close it for good, from any thread; every later command raises BusUnavailable at once."""
+        """Close it for good, from any thread. Every later command raises BusUnavailable at once."""
         self.ended = True
         self.close()
 
 
 def held(leased: LeasedTask) -> Answer:
-    """Have the answers that follow count only if nobody else has had this work since it was leased, up to the next `held`."""
+    """Make the answers up to the next `held` count only if no other worker has had this work since it was leased."""
     entry = (leased.leased_in, f"{leased.task.offset}-0") if leased.in_log else ("", "")
     sha1 = hashlib.sha1(leased.packed, usedforsecurity=False).hexdigest()
     return "held", *entry, leased.moving or leased.name, leased.out, sha1
 
 
 def done(leased: LeasedTask) -> Answer:
-    """Finish the work, done or unwanted. Answers that follow each other are one."""
+    """Finish the work, done or unwanted. Consecutive answers are combined."""
     if not leased.in_log:
         return "done", leased.name
     return ("ack", leased.leased_in, f"{leased.task.offset}-0", *(("done", leased.moving) if leased.moving else ()))
 
 
 def back(leased: LeasedTask) -> Answer:
-    """Return work that was not begun. Any worker may have it at once, and this delivery does not count."""
+    """Return work not begun. Any worker may get it at once, and this delivery does not count."""
     if leased.in_log and not leased.moving:
         return "back", leased.leased_in, f"{leased.task.offset}-0", leased.out - 1
     return (*(done(leased) if leased.in_log else ()), *defer_for(leased.task, 0, leased.out - 1))
 
 
 def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:
-    """Keep a task for `delay_ms`, in place of its previous version; with `out` above 0 leased, after so many deliveries."""
+    """Store a task for `delay_ms`, in place of its previous version.
+
+    It is leased, after `out` deliveries, if `out` is above 0.
+    """
     return "defer", task.name, f"+{delay_ms}", int(task.together), out, task.pack()
 
 
 def dead(task: Task, why: str, reason: str, max_dead: int, max_bytes: int = DEFAULT_MAX_DEAD_BYTES) -> Answer:
-    """Add a task to the dead letters, and keep the newest, at most `max_dead` and `max_bytes`."""
+    """Add a task to the dead letters. Keeps the newest letters, at most `max_dead` and `max_bytes`."""
     return "letter", why, reason, task.name, task.pack(), max_dead, max_bytes
 
 
 def again(dead_id: str, task: Task) -> Answer:
-    """Move a task from the dead letters to the due tasks; do nothing if it is no longer there."""
+    """Move a task from the dead letters to the due tasks. Does nothing if it is no longer there."""
     return "again", dead_id, task.name, task.pack()
 
 

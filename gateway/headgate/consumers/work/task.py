@@ -1,6 +1,6 @@
-"""A task: one part of an event's work, kept in Redis until it is done, deferred or due for another attempt. No I/O.
+"""A task is one part of an event's work, stored in Redis while it is leased, deferred or due for another attempt. No I/O.
 
-The payload's bytes are packed unchanged. Fields may be added at the end, with a default, so an older body stays readable.
+The payload's bytes are packed unchanged. New fields go at the end, with a default, so that an older body stays readable.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 
 import msgspec
 
-# Causes of dead letters: values of the `why` label, and of the letters themselves.
+# Causes of dead letters, in the letters and in the label `why`.
 UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN = "unreadable", "poison", "rejected", "gave_up", "outcome_unknown"
 WHY_DEAD = (UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN)
 _LATEST_MS = 10**13 - 1
@@ -20,8 +20,8 @@ class Task(msgspec.Struct, array_like=True):
 
     `split` means that the consumer has named the event's keys. `attempt` counts the deliveries that were answered. `failures`
     counts the failed answers in a row since `failing_since_ms`, and `faults` those caused by the consumer's code. `unknown`
-    counts the attempts without a known outcome, because the answer was lost or the process ended. `asked`: the application was
-    asked whether the user wants it; `admitted`: it counts for the rate.
+    counts the attempts without a known outcome, because the answer was lost or the process ended. `asked` is True once the
+    application was asked whether the user wants it, and `admitted` once it counts for the rate.
     """
 
     epoch: str
@@ -56,7 +56,7 @@ class Task(msgspec.Struct, array_like=True):
 
 
 def unpack(body: bytes) -> Task:
-    """Return a task from the result of `Task.pack`. Raises msgspec.DecodeError: it is not a packed task."""
+    """Return a task from the result of `Task.pack`. Raises msgspec.DecodeError for anything else."""
     return _decoder.decode(body)
 
 

@@ -1,11 +1,11 @@
-"""One worker of a consumer: takes pages of work, calls the consumer, settles its answers. One thread, one consumer object.
+"""A worker of a consumer takes pages of work, calls the consumer, and settles its answers, with one thread and one object.
 
-In: pages from the store. Out: an answer to the store as soon as it is known. A process that dies repeats the work it had begun
-and not answered, which is one task, or one page of a batch consumer. While Redis does not answer, the worker remembers its
-answers, waits and tries again, with jitter. Code of the consumer that raises SystemExit is at fault like any other, so nothing
-ends the thread.
+In: pages from the store. Out: an answer to the store as soon as it is known. After the death of a process, begun work without
+an answer repeats, which is one task, or one page of a batch consumer. While Redis does not answer, the worker remembers its
+answers, waits and tries again, with jitter. SystemExit from the consumer's code counts as any other fault, so the thread never
+ends.
 
-While it works, another thread calls `keep`, so that no other worker gets the work (`Leases`).
+While it is busy, another thread calls `keep`, so that no other worker gets the work (`Leases`).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer_for, done, held
 from .task import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, WHY_DEAD, Task
 
-# Handing out a page blocks Redis: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
+# Handing out a page blocks Redis, for 0.3 ms with 25 entries and 1.5 ms with 100, at the same rate for the consumer.
 PAGE_TASKS = 25
-# Maximum delay of a page that later ones make up for.
+# The largest delay of a page that later ones make up for.
 PACE_SLACK_S = 0.01
 # Longest wait for something new. After it, the worker checks for tasks that other instances deferred or abandoned.
 IDLE_S = 0.5
 SHORTEST_WAIT_S = 0.01
 # Faults of the consumer's code in one task before it is set aside.
 MAX_FAULTS = 5
-# Attempts with an unknown outcome (the answer was lost, or the process ended), and so the most copies that reach a receiver.
+# Attempts with an unknown outcome (the answer was lost, or the process ended), and so the most copies for a receiver.
 MAX_UNKNOWN = 3
 # Maximum tasks of one event.
 MAX_KEYS = 1000
@@ -64,18 +64,18 @@ _BusError = (BusUnavailable, BusRefused)
 
 
 class Abandoned(Exception):
-    """The drain took too long while an answer waited for Redis; the work is left to its lease."""
+    """The drain took too long while an answer waited for Redis. The work stays leased."""
 
 
 class Leases:
     """The leases of one worker, which another thread renews (`keep`) while the worker is busy.
 
     A lock is held while leases move, so a task cannot move between its release and its answer. Work that lasts longer than a
-    third of the lease is moved out of the log. It becomes a leased task, and its lease is renewed, so neither another process
-    nor the log's retention can take it away in the meantime.
+    third of the lease becomes a leased task outside the log, and its lease is renewed, so neither another process nor the log's
+    retention can take it away.
 
-    After a lease without a renewal (the process was stopped, or Redis unreachable), others may have the work. What has not begun
-    by then is given up.
+    After a lease without a renewal (the process was stopped, or Redis unreachable), others may have the work. Work not begun by
+    then is given up.
     """
 
     def __init__(self, lease_ms: int) -> None:
@@ -86,26 +86,26 @@ class Leases:
         self._since_s = 0.0
 
     def take(self, work: Sequence[LeasedTask], since_s: float) -> None:
-        """Renew the leases of this work from now on, and no others. `since_s`: when Redis was asked for it."""
+        """Renew the leases of only this work from now on. It was requested at `since_s`."""
         with self._lock:
             self._leased, self._begun = {id(leased): leased for leased in work}, set()
             self._since_s = since_s
 
     def begin(self, group: Sequence[LeasedTask], now_s: float) -> bool:
-        """Return whether this work is still ours, which begins now."""
+        """Begin this work; return whether it is still ours."""
         with self._lock:
             self._give_up(now_s)
             self._begun = {id(leased) for leased in group}
             return self._begun <= self._leased.keys()
 
     def release(self, group: Sequence[LeasedTask]) -> None:
-        """Stop renewing these, as their answers follow."""
+        """Stop renewing these leases, because their answers follow."""
         with self._lock:
             for leased in group:
                 self._leased.pop(id(leased), None)
 
     def name(self, leased: LeasedTask, key: str) -> bool:
-        """Give an event's only part its key; return False for a task, whose name contains its key already."""
+        """Give an event's only part its key. Returns False for a task, because its name already contains a key."""
         with self._lock:
             if key and (leased.moving or not leased.in_log):
                 return False
@@ -113,7 +113,7 @@ class Leases:
             return True
 
     def keep(self, store: Store, now_s: float) -> None:
-        """Renew leases that have lasted for a third of their length, for the whole length. Called by another thread.
+        """Renew leases older than a third of their length, for the whole length. Called by another thread.
 
         Raises as `redis.client.call`; try again.
         """
@@ -125,7 +125,7 @@ class Leases:
             names = [leased.name for leased in self._leased.values() if not leased.in_log]
             if in_log:
                 moves = [answer for t in in_log for answer in (held(t), done(t), defer_for(t.task, self._lease_ms, t.out))]
-                for leased in in_log:  # before Redis may do it, as its answer may be lost
+                for leased in in_log:  # before Redis does it, because its answer may be lost
                     leased.moving, leased.packed = leased.task.name, leased.task.pack()
                 store.settle(moves)
                 for leased in in_log:
@@ -147,8 +147,9 @@ class Worker:
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.
         abandoned: set when it must no longer wait for Redis.
-        taking: held by the worker of this process that takes a page, and on while it handles a task that one more lost process
-            would make `poison`, so that no other task in work shares the blame.
+        taking: held by the worker of this process that takes a page. It also holds it while it handles a task that one more
+            lost
+            process would make `poison`, so that no concurrent task is blamed.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class Worker:
         self._opened = self._is_page_lost = False
         self._next_tick_s = 0.0
         self._next_page_s = 0.0
-        # Add it to a time of the monotonic clock: the time by the group's clock, whatever the clock of this machine shows.
+        # The group's clock minus the monotonic clock, independent of this machine's wall clock.
         self._group_ahead_s = 0.0
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
         self._waiting = 0
@@ -179,7 +180,7 @@ class Worker:
         self.trouble: str | None = None
 
     def run(self) -> None:
-        """Work until `stopping` is set, then give back tasks that were not begun. Never raises."""
+        """Work until `stopping` is set, then give back tasks not begun. Never raises."""
         consumer: Consumer | None = None
         failures = 0
         while not self._stopping.is_set():
@@ -217,7 +218,7 @@ class Worker:
         self._store.interrupt()
 
     def keep(self, store: Store) -> None:
-        """Renew leases that have lasted for a third of their length. Called by another thread.
+        """Renew leases older than a third of their length. Called by another thread.
 
         Raises as `redis.client.call`; try again.
         """
@@ -292,7 +293,7 @@ class Worker:
         self._waiting = page.waiting
         self._metrics.waiting.set(page.waiting)
         self._metrics.lag.set(page.head - page.position)
-        # The events not yet taken are younger than this page.
+        # Events not yet taken are newer than this page.
         times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]
         if page.head <= page.position:
             self._metrics.age.set(0.0)
@@ -368,7 +369,7 @@ class Worker:
             self._settle(left, lambda leased: [back(leased)])
 
     def _begins(self, group: Sequence[LeasedTask]) -> bool:
-        """Return whether this work is still ours; if not, Redis hands it out again."""
+        """Return whether this work is still ours. Otherwise Redis hands it out again."""
         is_ours = self._leases.begin(group, awake_or_asleep_s())
         if not is_ours:
             self._log("leases ended before their work began; any instance may have it")
@@ -392,7 +393,7 @@ class Worker:
                     if len(keys) > MAX_KEYS:
                         raise Reject(f"{len(keys)} keys, at most {MAX_KEYS} are allowed")
                     if len(keys) > 1 or not self._leases.name(first, keys[0]):
-                        # Each part becomes a task that is due now; the next page has them.
+                        # Each part becomes a task that is due now, for the next page.
                         parts = [msgspec.structs.replace(first.task, key=key, split=True) for key in keys]
                         self._settle([first], lambda leased: [done(leased), *(defer_for(part, 0) for part in parts)])
                         return
@@ -411,11 +412,11 @@ class Worker:
                 self._keep(group, delay_ms, answer.together)
 
     def _routed(self, group: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
-        """Return the part of a group to do now; keep tasks that wait for their user, and finish withdrawn ones."""
+        """Return the part of a group to do now. Defers tasks that wait for their user, and finishes withdrawn ones."""
         routing = self._routing
         if routing is None or not routing.is_on:
             return group
-        # Rule on all tasks before answering any, since an error of Redis repeats the questions for the whole group.
+        # Rule on all tasks before answering any, because an error of Redis repeats the questions for the whole group.
         ruled = [(leased, *self._rule(routing, leased)) for leased in group]
         for leased, wait_ms, user, why in ruled:
             if wait_ms:
@@ -432,7 +433,7 @@ class Worker:
         if (user := routing.user(delivery)) is None:
             return 0, None, None
         is_new = not (task.deferred or task.split or task.failures)
-        # The group's clock may have followed a change of the wall clock, which the event's time has not, or the other way round.
+        # After a change of the wall clock, only one of the two may have followed it.
         age_ms = self._now_ms() - max(leased.clock_ms, task.time_ms)
         if is_new and (wait_ms := routing.wait_ms(task.topic, age_ms)):
             return wait_ms, user, None
@@ -441,7 +442,7 @@ class Worker:
         return 0, user, why
 
     def _beyond_rate(self, consumer: Consumer, leased: LeasedTask) -> Defer | None:
-        """Return a Defer for work beyond the rate. Each task is admitted once, whatever becomes of its attempts."""
+        """Return a Defer for work beyond the rate. Each task is admitted once, for all its attempts."""
         runner, task = self._spec.runner, leased.task
         if not runner.rate or consumer.keeps_rate or task.admitted or self._routing is None:
             return None
@@ -465,7 +466,7 @@ class Worker:
             if len(group) == 1 or isinstance(error, (Retry, *_BusError)):
                 self._failed(group, error)
                 return
-            for leased in group:  # handling each alone shows which one is at fault
+            for leased in group:  # handle each alone, to find the one at fault
                 self._handle_many(consumer, [leased])
         else:
             self._metrics.handled.inc(len(group))
@@ -519,7 +520,7 @@ class Worker:
         options, now_ms, reason = self._spec.runner, self._now_ms(), reason[:MAX_REASON_CHARACTERS]
         failures = max(leased.task.failures for leased in group) + 1
         wait_s = max(delay_s(failures, options.retry_first_s, options.retry_last_s), min(after_s or 0.0, LONGEST_S))
-        if unknown:  # spare a slow receiver, and do not use up the attempts in an outage of minutes
+        if unknown:  # spares a slow receiver, and keeps attempts for after a short outage
             wait_s = max(wait_s, options.retry_last_s)
 
         def answers(leased: LeasedTask) -> list[Answer]:
@@ -541,7 +542,7 @@ class Worker:
         self._settle(group, answers)
 
     def _failed(self, group: Sequence[LeasedTask], error: BaseException) -> None:
-        """Answer work whose handling raised. A fault of the code is logged with its traceback, and tried again."""
+        """Answer work after an exception. A fault of the code is logged with its traceback and tried again."""
         match error:
             case Retry():
                 self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
@@ -565,7 +566,7 @@ class Worker:
     def _settle(
         self, group: Sequence[LeasedTask], answers: Callable[[LeasedTask], list[Answer]], *, is_done: bool = False
     ) -> None:
-        """Answer work. After a lease without a renewal others may have had it, and then only that it `is_done` counts."""
+        """Answer work. After a lease without a renewal others may have had it, so only an answer with `is_done` counts."""
         self._leases.release(group)
         all_answers = [answer for leased in group for answer in ([] if is_done else [held(leased)]) + answers(leased)]
         self._waiting, dropped = self._until_answered(self._store.settle, all_answers)
@@ -577,7 +578,7 @@ class Worker:
     # Waiting for Redis ------------------------------------------------------------------------------------------------------
 
     def _until_answered(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Repeat a step until Redis has answered. Raises Abandoned: Redis did not answer before the end of the drain."""
+        """Repeat a step until Redis has answered. Raises Abandoned without an answer before the end of the drain."""
         failures = 0
         while True:
             try:
@@ -602,7 +603,7 @@ class Worker:
 
 
 def delay_s(failures: int, first_s: float, last_s: float, draw: Callable[[], float] = random.random) -> float:
-    """Return the delay after the `failures`-th failure in a row (1: the first), from 0 to a ceiling, in seconds.
+    """Return the delay after the `failures`-th failure in a row, counted from 1, in seconds from 0 to a ceiling.
 
     The ceiling is `first_s`, doubled for each further failure, at most `last_s`. Full jitter spreads the retries of tasks that
     failed together. `draw` returns a number from 0 to 1.
@@ -630,7 +631,7 @@ class _Metrics:
 
 
 def _checked_keys(keys: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the keys without duplicates. Raises TypeError, UnicodeEncodeError: they are not texts that can be stored."""
+    """Return the keys without duplicates. Raises TypeError or UnicodeEncodeError for keys that cannot be stored."""
     parts = tuple(dict.fromkeys(check_items(() if keys is None else keys, "keys", "texts")))
     wrong = next((type(key).__name__ for key in parts if not isinstance(key, str)), None)
     if wrong:
@@ -641,12 +642,12 @@ def _checked_keys(keys: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _is_last_chance(leased: LeasedTask) -> bool:
-    """Whether processes have ended under this task, and one more would be the last."""
+    """Return whether the next lost process would make this task `poison`."""
     return leased.out > 1 and leased.task.unknown + leased.out >= MAX_UNKNOWN
 
 
 def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> Task:
-    """Return the task after this answer. Only the last of its deliveries was answered."""
+    """Return the task after this answer, which answers only the last of its deliveries."""
     task = leased.task
     return msgspec.structs.replace(
         task, attempt=task.attempt + leased.out, unknown=task.unknown + leased.out - 1 + unknown, **changes
@@ -654,15 +655,15 @@ def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> T
 
 
 def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
-    """Return the answers that store a task in place of the leased one: acknowledge a log entry, overwrite a task."""
+    """Return the answers that store a task in place of the leased one, which may be an entry of the log."""
     return [done(leased), answer] if leased.in_log else [answer]
 
 
 def _delay_ms(answer: Defer) -> int:
-    """Return how long to wait. Raises TypeError: it is no Defer, as when `handle` is a coroutine, or it has a wrong part."""
+    """Return how long to wait. Raises TypeError for an invalid Defer or none, as when `handle` is a coroutine."""
     is_one = isinstance(answer, Defer) and isinstance(answer.together, bool) and is_number(answer.until_s, -math.inf, math.inf)
     if not is_one:
         raise TypeError(f"expected None or Defer(seconds since 1970), got {answer!r:.80}")
     now_s = time.time()
-    # Rounded so that it is not due early by Redis' clock, which has whole milliseconds.
+    # Rounded up, so that it is not due early by Redis' clock, which has whole milliseconds.
     return max(0, math.ceil(max(0.0, min(answer.until_s, now_s + LONGEST_S)) * 1000) - int(now_s * 1000))

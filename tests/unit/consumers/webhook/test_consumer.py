@@ -173,7 +173,7 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
         ({"secret": None}, "secret is missing; expected secret or secret_env"),
         (
             {"secret": None, "secret_env": "BAD"},
-            f"secret_env='BAD': what this variable holds is wrong: expected {EXPECTED_SECRET}",
+            f"secret_env='BAD': the value of this variable is wrong: expected {EXPECTED_SECRET}",
         ),
         (
             {"url": "http://10.0.0.1/x"},

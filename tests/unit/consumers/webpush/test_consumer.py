@@ -264,8 +264,8 @@ def test_a_user_without_a_subscription_is_no_work() -> None:
     ("raw", "said"),
     [
         ({"endpoint": "http://push.example/1"}, "expected an https endpoint"),
-        ({"endpoint": "https://user:canary@push.example/1"}, "a subscription is none: "),
-        ({"endpoint": "canary"}, "a subscription is none: "),
+        ({"endpoint": "https://user:canary@push.example/1"}, "a subscription is invalid: "),
+        ({"endpoint": "canary"}, "a subscription is invalid: "),
         ({"keys": {}}, 'expected {"endpoint", "keys"'),
     ],
 )
@@ -292,7 +292,7 @@ def test_what_is_no_subscription_is_reported_although_it_is_another_object_each_
     (key, _) = push.keys(ITEM)
     kept["ana"] = [object()]
 
-    with pytest.raises(Reject, match="a subscription is none"):
+    with pytest.raises(Reject, match="a subscription is invalid"):
         push.handle(structs.replace(ITEM, key=key))
 
 
@@ -352,7 +352,7 @@ def test_an_event_that_is_no_item_names_none() -> None:
         ({"private_key": None}, "private_key is missing; expected private_key or private_key_env"),
         (
             {"private_key": None, "private_key_env": "WRONG"},
-            f"private_key_env='WRONG': what this variable holds is wrong: expected {EXPECTED_KEY}",
+            f"private_key_env='WRONG': the value of this variable is wrong: expected {EXPECTED_KEY}",
         ),
         ({"subscriptions_function": "os:sep"}, "subscriptions_function='os:sep': expected a function"),
         ({"gone_function": "os:no"}, "gone_function='os:no': module 'os' has no 'no'; expected package.module:function"),

@@ -1,8 +1,8 @@
-"""The single error tree: every refusal of Headgate, with its wire code and its parts.
+"""The single error tree of Headgate, with a wire code and parts for every refusal.
 
-An error carries parts (numbers and names), never a finished sentence. The text is built from the parts, so the publisher, the
-HTTP API, the gateway and the browser describe a fault in the same words. `code` is the word on the wire (docs/protocol.md lists
-them all), `retry` says whether the same attempt may succeed later, and `retry_after_s` is the least wait before it.
+An error carries parts (numbers and names). The text is built from the parts, so the publisher, the HTTP API, the gateway and
+the browser describe a fault in the same words. `code` is the word on the wire (docs/protocol.md lists all), `retry` is True if
+the same attempt may succeed later, and `retry_after_s` is the least wait before it.
 
 Overflow of a client queue is a result, not an exception, so it is not here (see send_queue.py).
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-# The longest wait that an error asks for, because nobody can predict when a place becomes free.
+# The longest wait that an error requests, because it is unpredictable when a place becomes free.
 MAX_RETRY_AFTER_S = 60
 _CODE = re.compile("[a-z][a-z0-9_]{0,63}")
 
@@ -31,9 +31,9 @@ class HeadgateError(Exception):
     retry: bool = False
     retry_after_s: int | None = None
     is_from_redis: bool = False
-    """Whether it was Redis that answered so, and was reached."""
+    """Whether Redis gave this answer, so that it was reached."""
     public: HeadgateError | None = None
-    """The error that strangers are told in its place, over the wire and over HTTP."""
+    """The error that clients and HTTP callers get in its place."""
 
     def __init__(self, message: str, **parts: Any) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class HeadgateError(Exception):
         self.parts: Mapping[str, Any] = parts
 
     def lines(self) -> list[str]:
-        """Return the lines for a person at a terminal: the message, and the remedy if a note (PEP 678) has one."""
+        """Return the message, and the remedy if a note (PEP 678) has one, as lines for a terminal."""
         return [self.message, *getattr(self, "__notes__", [])[:1]]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,7 +68,7 @@ class InvalidTopic(HeadgateError):
 
 
 class InvalidPattern(HeadgateError):
-    """A pattern outside the grammar: a topic whose words may also be `*` or `#`."""
+    """A pattern outside the grammar, which is a topic that may have `*` or `#` as words."""
 
     code = "invalid_pattern"
 
@@ -79,7 +79,7 @@ class InvalidPattern(HeadgateError):
 
 
 class InvalidEvent(HeadgateError):
-    """An event whose id, time or envelope is malformed; `field` names the faulty part."""
+    """An event with a malformed id, time or envelope. `field` names the faulty part."""
 
     code = "invalid_event"
 
@@ -89,9 +89,9 @@ class InvalidEvent(HeadgateError):
 
 
 class NotSerializable(HeadgateError):
-    """Data that is not JSON: an unknown type, NaN or infinity, a non-string key, nesting too deep, bad UTF-8.
+    """Data that is not JSON, because of an unknown type, NaN or infinity, a non-string key, deep nesting, or bad UTF-8.
 
-    `path` leads to the value (a JSON path; None if unknown), and `reason` says what to publish instead.
+    `path` leads to the value (a JSON path; None if unknown), and `reason` names a value to publish instead.
     """
 
     code = "not_serializable"
@@ -116,10 +116,10 @@ class PayloadTooLarge(HeadgateError):
 
 
 class SchemaViolation(HeadgateError):
-    """Data that breaks a schema of its topic. Nothing was published. The parts name the pattern, the place (a JSON path) and
-    the reason.
+    """Data that violates a schema of its topic. Nothing was published.
 
-    They hold no value of the data, but may hold names of its members.
+    The parts name the pattern, the place (a JSON path) and the reason, without values of the data, but perhaps with names of
+    its members.
     """
 
     code = "schema_violation"
@@ -138,7 +138,7 @@ class SchemaViolation(HeadgateError):
 
 
 class InvalidSchema(HeadgateError):
-    """A schema file that cannot be used: no JSON, no schema, a bad pattern, a reference without a target.
+    """An unusable schema file, which is not JSON or not a schema, or has a bad pattern or a reference without a target.
 
     `pointer` is the place in the file (a JSON Pointer). Does not travel the wire.
     """
@@ -157,7 +157,7 @@ class UnknownNamespace(HeadgateError):
     code = "unknown_namespace"
 
     def __init__(self, namespace: object, known: Sequence[str]) -> None:
-        """`known`: the served namespaces; none if the name is invalid for any gateway."""
+        """`known` are the served namespaces, empty if the name is invalid for any gateway."""
         shown = _printable(namespace)
         expected = f"this gateway serves {', '.join(known)}" if known else "expected 1 to 64 letters, digits, _ and -"
         super().__init__(f"unknown namespace {shown!r}; {expected}", namespace=shown, known=list(known))
@@ -173,7 +173,7 @@ class NamespaceNotServed(HeadgateError):
     is_from_redis = True
 
     def __init__(self, namespace: str, known: Sequence[str]) -> None:
-        from difflib import get_close_matches  # imported here, as few commands need it
+        from difflib import get_close_matches  # imported here, because few commands need it
 
         close = get_close_matches(namespace, known, 1, 0.6)
         served = f"; gateways serve {', '.join(known)}" if known else ""
@@ -188,7 +188,7 @@ class NamespaceNotServed(HeadgateError):
 class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
 
-    `reason` may name the address of Redis, for the log and for publishers in Python; clients receive `shown` instead.
+    `reason` may name the address of Redis, for the log and for publishers in Python. Clients receive `shown` instead.
     `redis_code` is the first word of Redis' reply, such as LOADING; "" without a reply. It does not travel.
     """
 
@@ -236,9 +236,9 @@ class PublisherClosed(HeadgateError):
 
 
 class BusRefused(HeadgateError):
-    """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
+    """Redis refused (too old, wrong password, no permission, out of memory, a read-only replica).
 
-    `shown` and `redis_code`: as with BusUnavailable.
+    `shown` and `redis_code` are as with BusUnavailable.
     """
 
     code = "bus_refused"
@@ -251,7 +251,7 @@ class BusRefused(HeadgateError):
 
 
 class UnauthorizedReason(StrEnum):
-    """Why an identity is not accepted: a word of the wire, with its meaning. docs/protocol.md has the remedy for each."""
+    """Why an identity is not accepted, as a word of the wire with its meaning. docs/protocol.md has the remedy for each."""
 
     NO_TOKEN = "no_token", "no token was shown"
     NOT_ACCEPTED = "not_accepted", "the token was missing or not accepted"
@@ -265,7 +265,7 @@ class UnauthorizedReason(StrEnum):
     MISSING_CLAIM = "missing_claim", "a required claim is missing"
     INVALID_CLAIM = "invalid_claim", "a claim has a value that it cannot have"
     INVALID_GRANT = "invalid_grant", "a granted pattern is not a pattern"
-    WRONG_AUDIENCE = "wrong_audience", "the token is meant for somebody else"
+    WRONG_AUDIENCE = "wrong_audience", "the token is for another audience"
     WRONG_ISSUER = "wrong_issuer", "the token is from another issuer"
     WRONG_NAMESPACE = "wrong_namespace", "this identity is not for this namespace"
     EXPIRED = "expired", "the token has expired"
@@ -285,10 +285,10 @@ class UnauthorizedReason(StrEnum):
 
 
 class Unauthorized(HeadgateError):
-    """No valid identity: no token, or one that the authenticator does not accept.
+    """No valid identity, because there is no token or the authenticator does not accept it.
 
-    `reason` is a word for programs and `detail` a sentence for people (None: ours, with the `claim` concerned). Any other
-    reason is an application's own sentence and becomes the detail of `not_accepted`. Neither may hold any part of a token. Only
+    `reason` is a word for programs and `detail` a sentence for people (None for ours, with the `claim` if any). Any other
+    reason is an application's sentence and becomes the detail of `not_accepted`. Neither may hold any part of a token. Only
     `keys_pending` and `authenticator_failed` may be retried with the same token.
     """
 
@@ -311,13 +311,13 @@ class Forbidden(HeadgateError):
     code = "forbidden"
 
     def __init__(self, action: str, name: str, message: str | None = None, **parts: Any) -> None:
-        """`message` replaces the usual one, and `parts` are further ones."""
+        """`message` replaces the usual one. `parts` are added."""
         shown = _printable(name)
         super().__init__(message or f"not allowed to {action} {shown!r}", action=action, name=shown, **parts)
 
 
 class AuthorizeFailed(HeadgateError):
-    """The application's `authorize` raised an exception or took too long, so the gateway does not know whether it allows this."""
+    """The application's `authorize` raised an exception or took too long, so it is unknown whether this is allowed."""
 
     code = "authorize_failed"
     retry = True
@@ -331,8 +331,8 @@ class AuthorizeFailed(HeadgateError):
 class LimitReached(HeadgateError):
     """A named limit (`subscriptions`, `wildcards`, `publish_per_s`, …) is used up; `limit` is its value.
 
-    Pass `retry_after_s` for a limit where others, or time, make room; it makes the error retryable. It is rounded up to whole
-    seconds, from 1 to MAX_RETRY_AFTER_S. Without it only the caller can make room, and waiting does not help.
+    Pass `retry_after_s` if other clients or time make room. It makes the error retryable, and is rounded up to whole seconds,
+    from 1 to MAX_RETRY_AFTER_S. Without it only the caller can make room, and waiting does not help.
     """
 
     code = "limit_reached"
@@ -345,7 +345,7 @@ class LimitReached(HeadgateError):
 
 
 class Overloaded(HeadgateError):
-    """The event loop of the gateway lags, so it accepts no newcomers for now; another gateway may."""
+    """The event loop of the gateway lags, so it accepts no new clients for now. Another gateway may."""
 
     code = "overloaded"
     retry = True
@@ -383,7 +383,7 @@ class UnknownHost(HeadgateError):
 
 
 class OriginNotAllowed(HeadgateError):
-    """A page of an origin that may not connect; `setting` names the list of allowed origins."""
+    """A page of an origin that may not connect. `setting` names the list of allowed origins."""
 
     code = "origin_not_allowed"
 
@@ -423,7 +423,7 @@ class RequestTimedOut(HeadgateError):
 class RequestFailed(HeadgateError):
     """The function that answers a page request raised an exception, was cancelled, or returned what cannot be sent.
 
-    It may have had effects. The text has nothing of the exception, which is in the log of the gateway.
+    It may have had effects. The text has no part of the exception, which is in the log of the gateway.
     """
 
     code = "request_failed"
@@ -433,9 +433,9 @@ class RequestFailed(HeadgateError):
 
 
 class RequestRefused(HeadgateError):
-    """Raise it in a function that answers page requests: the page gets this code, message and parts.
+    """Raised by a function that answers page requests, to send the page this code, message and parts.
 
-    `code` is a word of the application's own. `parts` are JSON.
+    The application defines the `code`. `parts` are JSON.
 
     Raises:
         ValueError: the code is not 1 to 64 of `a-z`, `0-9` and `_`, with a letter first.
@@ -454,7 +454,7 @@ class RequestRefused(HeadgateError):
 
 
 class SettingsError(HeadgateError):
-    """One or more settings are wrong; `faults` has one line for each of them."""
+    """One or more settings are wrong. `faults` has one line for each."""
 
     code = "invalid_settings"
 
@@ -471,7 +471,7 @@ def leaving() -> BusUnavailable:
 
 
 def _reason(prefix: str, reason: str) -> str:
-    """Return a reason without the prefix of its message: Celery's JSON result backend creates an error again from its message."""
+    """Return a reason without the prefix of its message, because Celery's JSON backend recreates an error from its message."""
     return reason.removeprefix(prefix)
 
 
@@ -482,9 +482,9 @@ def _json_path(steps: Sequence[str | int]) -> str:
 
 
 def _printable(value: object, limit: int = 80) -> str:
-    """Return the text of a value that may be hostile or huge: printable, at most `limit` characters and an ellipsis.
+    """Return a value that may be hostile or huge as printable text of at most `limit` characters and an ellipsis.
 
-    A part carries it unchanged; a message quotes it.
+    A part carries it unchanged. A message quotes it.
     """
     text = value if isinstance(value, str) else reprlib.repr(value)  # not repr(): a thousand nested lists exhaust the stack
     text = text if text.isprintable() else ascii(text)[1:-1]

@@ -1,7 +1,7 @@
-"""What is installed: the version, the build (with the C extension or without), and the packages of each extra.
+"""The installed version, the build (with or without the C extension), and the packages of each extra.
 
-The wheel alone installs the requirements of a publisher. Everything else is an extra of pyproject.toml; a test compares
-the two. The C extension (events/event.py, delivery/direct.py) is optional, and the Python code is complete without it.
+The wheel alone installs the requirements of a publisher. Everything else is an extra of pyproject.toml, which a test compares
+with this list. The C extension (events/event.py, delivery/direct.py) is optional, and the Python code is complete without it.
 HEADGATE_PURE=1 in the environment turns it off, to rule it out as a cause or to compare.
 """
 
@@ -46,7 +46,7 @@ EXTRAS = {
 
 
 class MissingExtra(ImportError):
-    """The packages of a requested part of Headgate are not installed; the message has the command that installs them."""
+    """The packages of a requested part of Headgate are not installed. The message has the command that installs them."""
 
 
 @contextmanager
@@ -79,5 +79,8 @@ def advice(error: ModuleNotFoundError, extra: str) -> str | None:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, as README has it. Headgate is on no index; its name there may be another's."""
+    """Return the command that installs an extra, as in README.
+
+    Headgate is not on PyPI, where the name may be another project's.
+    """
     return f'`pip install "$(echo dist/headgate-*.whl)[{extra}]"` (dist/ is from `make dist`)'

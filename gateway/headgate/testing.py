@@ -1,9 +1,9 @@
 """The pytest fixture `published`: the events that the code under test has published, without Redis.
 
 In: `pytest_plugins = ["headgate.testing"]` in a `conftest.py`, and events from any `Publisher` of the process, including the
-Flask extension's. Out: these events, and receipts as from a log. Every check that a publisher makes before it sends is the real
-one, so a wrong topic or id, data that is not JSON, or a broken schema raises as in production. It never opens a connection.
-Questions that only Redis can answer are answered as by an empty, healthy one.
+Flask extension's. Out: these events, and receipts as from a log. The publisher's checks before sending run as in production, so
+a wrong topic or id, data that is not JSON, or a violated schema raises. It never opens a connection. Requests to Redis are
+answered as by an empty, healthy one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from .redis.presence_entries import Member
     from .services.schemas.check import OnViolation, SchemaCheck
 
-# The unreachable Redis of what was made without HEADGATE_REDIS_URL; its name is in the error of a use outside the fixture.
+# The unreachable default Redis without HEADGATE_REDIS_URL. Its name appears in the error of a use outside the fixture.
 _NO_REDIS = "unix:///nonexistent/no-redis-in-tests"
 _KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
 
 
 class PublishedEvent(msgspec.Struct, frozen=True):
-    """An event published in a test. `data`: the value of its JSON text; `by`: its user, None for a service."""
+    """An event published in a test. `data` is the decoded value, and `by` its user, or None for a service."""
 
     topic: str
     data: Any
@@ -78,7 +78,7 @@ class Published:
         self._lock = Lock()
 
     def __call__(self, pattern: str = "#", namespace: str | None = None) -> list[PublishedEvent]:
-        """Return the events whose topic matches a pattern (`*`: one word, `#`: any rest), of a namespace or, with None, of all.
+        """Return the events with topics that match a pattern (`*` is one word, `#` any rest), of one or all namespaces.
 
         Raises:
             InvalidPattern: the pattern is invalid.
@@ -102,7 +102,7 @@ class Published:
             return [each for each in self._ephemeral if matches(pattern, each.topic) and namespace in (None, each.namespace)]
 
     def clear(self) -> None:
-        """Forget the events. Their ids still count, and offsets continue."""
+        """Remove the events. Their ids still count, and offsets continue."""
         with self._lock:
             self._events.clear()
             self._ephemeral.clear()
@@ -171,7 +171,7 @@ class _Writer:
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
-        from .redis.client import open_client  # imported here, as redis-py takes most of the import time
+        from .redis.client import open_client  # imported here, because redis-py takes most of the import time
         from .services.schemas.check import open_check
 
         if mode != "off" and (schemas or Settings.from_environment("HEADGATE_SCHEMAS").schemas) == REGISTRY:
@@ -212,11 +212,11 @@ class _Writer:
         return 0, [], None
 
     def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> int:
-        """Return the answer of a site with one gateway. There are no clients to disconnect."""
+        """Return the answer of a site with one gateway and no clients to disconnect."""
         return 1
 
     def close(self) -> None:
-        """Do nothing, as there are no connections."""
+        """Do nothing, because there are no connections."""
 
 
 def _waited(command: Command) -> int | list[int]:
@@ -225,7 +225,7 @@ def _waited(command: Command) -> int | list[int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let modules that the tests import make publishers without any Redis: no test has begun then, and no fixture applies."""
+    """Let imported modules create publishers without Redis, because no fixture applies before the first test."""
     find = data_folder.wait_for_private_redis
     patched = pytest.MonkeyPatch()
     patched.setattr(data_folder, "wait_for_private_redis", lambda folder, within_s: find(folder, within_s) or _NO_REDIS)
@@ -234,7 +234,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Published:
-    """The events published in this test, including those of older publishers: `published("orders.*")`. See `Published`."""
+    """Return the events of this test, as in `published("orders.*")`, including those of older publishers. See `Published`."""
     return record(monkeypatch)
 
 

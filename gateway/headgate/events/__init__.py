@@ -1,1 +1,1 @@
-"""An event as all parts see it: its topic, id, data and trace, and its form on the wire (wire/). No I/O."""
+"""Events with their topics, ids, data and traces, and their form on the wire (wire/). No I/O."""

@@ -4,11 +4,11 @@ In: messages of the function library (log.lua writes the same header), or plain 
 with exactly the payload bytes that the publisher sent, never re-encoded.
 
 A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>[ <traceparent or ->[ <sender>]]\n<payload>`. A message that does
-not start with `hg1 ` (no JSON text does) is a plain PUBLISH: the whole message is the payload, without offset, live only, at most
-once. An ephemeral event is one too, with an id and perhaps a sender: `hg0 <id> <sender or ->\n<payload>`.
+not start with `hg1 ` (no JSON text does) is a plain PUBLISH. The whole message is the payload, without an offset, live only,
+and delivered at most once. So is an ephemeral event, with an id and perhaps a sender, `hg0 <id> <sender or ->\n<payload>`.
 
-Everything is checked in the order size, header, UTF-8, JSON, so a hostile message costs no more than its size check. A bad one
-raises; the bus counts it and sets it aside.
+Checks run in the order size, header, UTF-8, JSON, so a hostile message costs no more than its size check. A bad message raises,
+and the bus counts it and sets it aside.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ EPHEMERAL_TAG = b"hg0 "
 MAX_HEADER_BYTES = 384
 MAX_ID_LENGTH = 128
 ID_CHARACTERS = "[A-Za-z0-9_.:~-]"
-# How long an id makes a second publish a duplicate, and its wording in every text (docs/guarantees.md, "How long an id counts").
+# How long an id makes a second publish a duplicate, and the wording in every text (docs/guarantees.md, "How long an id
+# counts").
 ID_COUNTS_S = 300
 ID_RULE = f"{ID_COUNTS_S} s (less at a high rate)"
-# JSON nesting that all our consumers and all browsers can walk. msgspec itself stops at the interpreter's limit.
+# A JSON nesting that all our consumers and all browsers can walk. msgspec stops only at the interpreter's limit.
 MAX_DEPTH = 64
 
 _ID = re.compile(rf"{ID_CHARACTERS}{{1,{MAX_ID_LENGTH}}}", re.ASCII)
 _HEADER = re.compile(rb"hg1 ([0-9a-f]{16}) ([1-9][0-9]{0,15}) ([0-9]{1,16}) ([A-Za-z0-9_.:~-]{1,128})")
 _ID_BYTES = re.compile(rb"[A-Za-z0-9_.:~-]{1,128}")
 _TAG_BYTES, _ZERO = len(HEADER_TAG), ord("0")
-# Epochs known to be valid. A log is in one, and rarely moves to another.
+# Epochs known to be valid. A log rarely moves to another epoch.
 _MAX_EPOCHS = 64
 _epochs: dict[bytes, str] = {}
 # The position of a fault in msgspec's message, and words for numbers in JavaScript and Python.
@@ -51,8 +52,8 @@ _decode_json = msgspec.json.Decoder().decode
 _skip_json = msgspec.json.Decoder(msgspec.Raw).decode
 # Below this size, creating the values is faster than skipping them and searching for numbers that are too large.
 _FEW_BYTES = 200
-# Numbers that may be too large, with digits as zeros and any character that may follow a number as a comma. With a digit
-# less before the point and in the exponent none is: 10^199 * 10^99 is below the largest double, 1.8 * 10^308.
+# Numbers that may be too large, with digits as zeros and any character that may follow a number as a comma. With a digit less
+# before the point and in the exponent, none is too large, because 10^199 * 10^99 is below the largest double, 1.8 * 10^308.
 _NUMBERS = bytes.maketrans(b"123456789E]} \t\n\r", b"000000000e,,,,,,")
 _MANY_DIGITS = b"0" * 200
 _LONG_EXPONENT = re.compile(rb"0e[+-]?000+(?:,|$)")
@@ -63,10 +64,10 @@ _encode_json = msgspec.json.Encoder().encode
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One published event. `data` is JSON text as bytes; `offset` and `epoch` are None for an event outside the log.
 
-    Of those, an ephemeral event has an `id`, and a plain PUBLISH has none.
+    Outside the log, an ephemeral event has an `id`, and a plain PUBLISH has none.
 
-    `time_ms` is the time at which Redis appended it (milliseconds since 1970), or the gateway's own for a plain one.
-    `traceparent`: of the span that published it; None for most. `by`: the user who published it, if clients may know.
+    `time_ms` is when Redis appended it (milliseconds since 1970), or when the gateway got a plain one. `traceparent` is of the
+    publishing span, and None for most. `by` is the publishing user, if clients may know.
     """
 
     topic: str
@@ -90,7 +91,7 @@ class JsonText(bytes):
 
 
 def _walker() -> Callable[[bytes], bool] | None:
-    """Return the walker in C, or None if it was not built or is turned off."""
+    """Return the walker in C, or None if it is not built or turned off."""
     if is_pure():
         return None
     try:
@@ -104,7 +105,7 @@ _is_surely_json: Final = _walker()
 
 
 def check_event_id(event_id: object) -> str:
-    """Return `event_id` if it is 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. Raises InvalidEvent: otherwise."""
+    """Return `event_id` if it is 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. Raises InvalidEvent otherwise."""
     if not isinstance(event_id, str) or not _ID.fullmatch(event_id):
         raise InvalidEvent("id", f"expected 1 to {MAX_ID_LENGTH} characters of A-Z a-z 0-9 _ . : ~ -")
     return event_id
@@ -115,8 +116,8 @@ def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: i
 
     Args:
         topic: already checked, from the channel's name or from the line before the message.
-        message: the channel message, header and payload.
-        max_payload_bytes: the limit on the payload, compared before parsing.
+        message: the channel message with header and payload.
+        max_payload_bytes: the limit on the payload, checked before parsing.
         now_ms: the time for a plain PUBLISH, which carries none.
 
     Raises:
@@ -178,7 +179,7 @@ def _decode_ephemeral(topic: str, message: bytes, max_payload_bytes: int, now_ms
 
 
 def _read_origin(parts: list[bytes]) -> tuple[str | None, str | None]:
-    """Return the traceparent and the sender at the end of a header: a traceparent alone, or both, where the first may be `-`."""
+    """Return the traceparent and the sender at the end of a header. The traceparent may be `-` before a sender."""
     texts = [part.decode("ascii", "replace") for part in parts]
     by = read_sender(texts[1]) if len(texts) == 2 else None
     if len(texts) != 1 and by is None:
@@ -191,7 +192,7 @@ def _read_origin(parts: list[bytes]) -> tuple[str | None, str | None]:
 
 
 def _learn_epoch(epoch: bytes) -> str:
-    """Check an unknown epoch and remember it, so that all events of an epoch share one text."""
+    """Check an unknown epoch and remember it, so that all events of an epoch share one str."""
     if len(epoch) != 16 or epoch.strip(b"0123456789abcdef"):
         raise _malformed_header()
     if len(_epochs) >= _MAX_EPOCHS:
@@ -205,7 +206,7 @@ def _malformed_header() -> InvalidEvent:
 
 
 def read_offset(message: bytes) -> tuple[str, int] | None:
-    """Return (epoch, offset) of a message whose payload may be bad, or None. A quarantine reports it to clients as missing."""
+    """Return (epoch, offset) of a message with a possibly bad payload, or None, for the gap of a quarantined event."""
     header = _HEADER.match(message, 0, MAX_HEADER_BYTES)
     return (header[1].decode(), int(header[2])) if header else None
 
@@ -213,16 +214,16 @@ def read_offset(message: bytes) -> tuple[str, int] | None:
 def check_json(data: bytes) -> None:
     """Check that `data` is one strict JSON text in UTF-8, nested at most MAX_DEPTH deep.
 
-    Raises NotSerializable: with the reason.
+    Raises NotSerializable with the reason.
     """
     if _is_surely_json is None or not _is_surely_json(data):
         check_json_in_python(data)
 
 
 def check_json_in_python(data: bytes) -> None:
-    """Check with the same verdict as `check_json`: for what the walker in C leaves, and for everything where it was not built.
+    """Check as `check_json`, for texts that the walker in C leaves, and for all if it is not built.
 
-    Raises NotSerializable: with the reason.
+    Raises NotSerializable with the reason.
     """
     # JSON without a second opening bracket is not deep. Searching for one takes a third of the time of counting.
     is_flat = not data.rpartition(b"{")[0] and not data.rpartition(b"[")[0]
@@ -244,7 +245,7 @@ def check_json_in_python(data: bytes) -> None:
 
 
 def _check_syntax(data: bytes) -> None:
-    """Raise like the decoder. It creates every value, which takes ten times as long as skipping them all."""
+    """Raise as the decoder does. The decoder creates every value, which takes ten times as long as skipping them."""
     try:
         _skip_json(data)
     except msgspec.DecodeError:
@@ -256,9 +257,9 @@ def _check_syntax(data: bytes) -> None:
 
 
 def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText:
-    """Return JSON text in its published form: checked like `check_json`, without white space.
+    """Check JSON text as `check_json`, and return it in its published form without white space.
 
-    Raises NotSerializable: with the reason.
+    Raises NotSerializable with the reason.
     """
     try:
         data = JsonText(_encode_json(_decode_json(text)))
@@ -271,7 +272,7 @@ def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText
 
 
 def json_reason(error: Exception, text: bytes) -> str:
-    """Return why a text is not JSON. Non-JSON forms that other encoders write are named."""
+    """Return why a text is not JSON. Names the non-JSON forms of other encoders."""
     reason = str(error)
     if place := _BYTE.search(reason):
         if word := _NO_NUMBER.match(text, int(place[1])):
@@ -282,7 +283,7 @@ def json_reason(error: Exception, text: bytes) -> str:
 
 
 def _check_depth(data: bytes) -> None:
-    # A cheap bound first: only data with that many openers can be too deep.
+    # A cheap check first, because only data with that many opening brackets can be too deep.
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(data):
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")
 
@@ -290,7 +291,7 @@ def _check_depth(data: bytes) -> None:
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _AS_LISTS = bytes.maketrans(b"{}", b"[]")
 _OPENER = ord("[")
-# The nesting of usual data. Each level costs a pass over the remaining text; deeper, each bracket is visited once.
+# The nesting of usual data. Each level costs a pass over the remaining text. Beyond it, each bracket is visited once.
 _USUAL_DEPTH = 8
 
 

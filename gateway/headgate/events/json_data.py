@@ -1,7 +1,7 @@
 """Encodes a Python value as the JSON text of an event, exactly or with an error.
 
-In: data of an application. Out: compact, strict JSON. msgspec would write NaN as null and the key 1 as "1", so the page would get
-other data than the application published. Such data is refused here.
+In: data of an application. Out: compact, strict JSON. msgspec would write NaN as null and the key 1 as "1", so the page would
+get different data. This module refuses such data.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SEQUENCES = (list, tuple, set, frozenset)
 
 
 def encode_data(data: object) -> bytes:
-    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned unchanged, `JsonText` returned.
+    """Return `data` as compact, strict JSON text. Returns `msgspec.Raw` unchanged after a check, and `JsonText` without one.
 
-    Raises NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
-    surrogate. `path` leads to it.
+    Raises NotSerializable for an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, or a
+    lone surrogate. `path` leads to it.
     """
     if type(data) is JsonText:
         return data
@@ -106,7 +106,7 @@ _encode_known = msgspec.json.Encoder().encode
 
 
 def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-    """Yield what is wrong with a value and its path, in the order of the data. Nothing here runs for a valid value."""
+    """Yield the faults of a value with their paths, in the order of the data. Called only for an invalid value."""
     if value.__class__ is not type(value):  # a proxy, such as `session` of Flask or `request.user` of Django
         yield f"a value of type {_name(type(value))}; publish {_cure(value)}", path
     elif isinstance(value, str):
@@ -159,7 +159,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def _cure(value: Any) -> str:
-    """Return an expression that converts the value to JSON, by the methods of its type: its library may not be imported here."""
+    """Return an expression that converts the value to JSON. Looks only at methods, because its library may not be imported."""
     kind = value.__class__
     for plain in (str, bool, int, float, dict, list):
         if issubclass(kind, plain):  # of a proxy

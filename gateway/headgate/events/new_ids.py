@@ -7,7 +7,7 @@ from os import register_at_fork, urandom
 from time import monotonic
 
 _ID_BYTES = 16
-# Ids created at once, and how long they may be kept. A copy of this process (a fork, a snapshot) must not use them too.
+# Ids created at once, and how long they may be kept. A copy of this process (a fork, a snapshot) must not use the same ids.
 NEW_IDS = 64
 _SPARE_S = 0.01
 

@@ -1,7 +1,4 @@
-"""Checks of values that a request or an application passes: numbers in a range (no bool, text or NaN), flags, and lists.
-
-No I/O.
-"""
+"""Checks numbers in a range (no bool, text or NaN), flags and lists from a request or an application. No I/O."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ T = TypeVar("T")
 
 
 def check_items(value: Iterable[T], name: str, what: str) -> Iterable[T]:
-    """Return several values. Text and mappings are none, as their characters or keys would pass for the values.
+    """Return several values. Refuses text and mappings, because iterating would yield characters or keys.
 
-    Raises InvalidRequest: it is none; the message has the name, and what is expected in the list.
+    Raises InvalidRequest with the name and the expected values.
     """
     if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
         raise InvalidRequest(f"{name}: expected a list of {what}, got {type(value).__name__}")
@@ -24,9 +21,9 @@ def check_items(value: Iterable[T], name: str, what: str) -> Iterable[T]:
 
 
 def check_flag(value: object, name: str) -> bool:
-    """Return True or False. Anything else is none, as the text "false" would pass for True.
+    """Return True or False. Refuses anything else, because the text "false" would count as True.
 
-    Raises InvalidRequest: it is none; the message has the name.
+    Raises InvalidRequest with the name.
     """
     if not isinstance(value, bool):
         raise InvalidRequest(f"{name}: expected True or False, got {type(value).__name__}")
@@ -46,7 +43,7 @@ def is_number(value: object, low: float, high: float) -> TypeGuard[float]:
 def check_whole(value: object, name: str, low: int, high: int, unit: str = "") -> int:
     """Return a whole number from `low` to `high`.
 
-    Raises InvalidRequest: it is none; the message has the name, the range and the unit.
+    Raises InvalidRequest with the name, the range and the unit.
     """
     if not is_whole(value, low, high):
         raise InvalidRequest(f"{name}: expected a whole number{unit and f' of {unit}'} from {low} to {high}")
@@ -56,7 +53,7 @@ def check_whole(value: object, name: str, low: int, high: int, unit: str = "") -
 def check_seconds(value: object, name: str, high_s: float, low_s: float = 0.0) -> float:
     """Return a number of seconds from `low_s` to `high_s`.
 
-    Raises InvalidRequest: it is none; the message has the name, the value and the range.
+    Raises InvalidRequest with the name, the value and the range.
     """
     if not is_number(value, low_s, high_s):
         raise InvalidRequest(f"{name}={repr(value)[:80]}: expected {low_s:g} to {high_s:g} seconds")

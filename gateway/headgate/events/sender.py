@@ -1,7 +1,7 @@
-"""The sender of an event, as an entry of the log and a message header name it. No I/O.
+"""The sender of an event, as a word in the log and in a message header. No I/O.
 
 In: the user for whom a trusted process publishes, never part of a payload. Out: a word of printable ASCII. A word that begins
-with SHOWN may be shown to clients as the event's `by`; any other is for operators only (`headgate trace`).
+with SHOWN may be shown to clients as the event's `by`. Any other is only for operators (`headgate trace`).
 """
 
 from __future__ import annotations
@@ -49,5 +49,5 @@ def read_sender(word: str | None) -> str | None:
 
 
 def operators_name(word: str) -> str:
-    """Return the user of a word, shown to clients or not. A long name is cut."""
+    """Return the user of any word. Cuts a long name."""
     return unquote(word.removeprefix(SHOWN))

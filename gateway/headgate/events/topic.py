@@ -1,12 +1,11 @@
-"""Topics, patterns, namespaces and users' names: the grammar, matching, containment. Pure functions, no I/O; mirrored by
-web/src/language/topic.js.
+"""The grammar of topics, patterns, namespaces and users' names, with matching and containment. No I/O.
 
 A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
-`*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
-vectors that both implementations must satisfy.
+`*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. web/src/language/topic.js implements the same.
+`tests/golden/topics.json` holds the vectors that both must satisfy.
 
-A user's name is any text without control characters. In a topic it is one word, `user_word(name)`: each byte of its UTF-8 that a
-word may have stays, and any other becomes `__` and two hexadecimal digits. `tests/golden/users.json` holds the vectors.
+A user's name is any text without control characters. In a topic it is one word, `user_word(name)`. Each byte of its UTF-8 that
+is allowed in a word stays, and any other becomes `__` and two hexadecimal digits. `tests/golden/users.json` holds the vectors.
 
 `matches` and `contains` are the plain definitions, and tests compare the fast ones with them. The hot path uses
 delivery/matcher.py, and authorization auth/grants.py.
@@ -30,7 +29,7 @@ USERS = "users"
 # Follows a user's word. Events on `users.<user>.inbox.<kind>` are items of the user's inbox, and `users.<user>.inbox` has its
 # changes.
 INBOX = "inbox"
-# In a page, this second word means the user's own (web/src/subscriptions/own-topics.js). On the wire it belongs to no user.
+# In a page, this second word means the user's own (web/src/subscriptions/own-topics.js). It never is a user's word on the wire.
 ME = "me"
 # The longest word of a user's name for which the pattern of the user's own topics is valid.
 MAX_USER_BYTES = MAX_TOPIC_BYTES - len(f"{USERS}..#")
@@ -41,7 +40,7 @@ _WORD = "[A-Za-z0-9_-]+"
 _ONE_WORD = re.compile(_WORD, re.ASCII)
 NAMESPACE = "[A-Za-z0-9_-]{1,64}"
 _NAMESPACE = re.compile(NAMESPACE, re.ASCII)
-# The bytes of a name that a word cannot have, and each underscore that would look like the start of an escape.
+# The bytes of a name that are not allowed in a word, and each underscore that would look like the start of an escape.
 _TO_ESCAPE = re.compile(rb"[^A-Za-z0-9_-]|_(?=_[0-9a-f]{2})")
 _ESCAPED = re.compile(rb"__([0-9a-f]{2})")
 # A name without control characters, line ends and lone surrogates, which UTF-8 cannot encode.
@@ -55,7 +54,7 @@ _PATTERN = re.compile(rf"(?:{_WORD}|\*|#)(?:\.(?:{_WORD}|\*|#))*", re.ASCII)
 
 
 def check_topic(topic: object) -> str:
-    """Return `topic` unchanged if it is a valid topic. Raises InvalidTopic: with the first broken rule."""
+    """Return `topic` unchanged if it is a valid topic. Raises InvalidTopic with the first broken rule."""
     return _known_topic(topic) if type(topic) is str else _checked_topic(topic)
 
 
@@ -73,7 +72,7 @@ _known_topic = lru_cache(maxsize=MAX_KNOWN_TOPICS)(_checked_topic)
 def check_pattern(pattern: object) -> str:
     """Return `pattern` unchanged if it is a valid pattern. Every topic is one.
 
-    Raises InvalidPattern: with the first broken rule.
+    Raises InvalidPattern with the first broken rule.
     """
     fault = _fault(pattern, _PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots")
     if fault:
@@ -84,7 +83,7 @@ def check_pattern(pattern: object) -> str:
 def check_namespace(namespace: object) -> str:
     """Return a namespace's name without Socket.IO's leading slash.
 
-    Raises UnknownNamespace: the name is not 1 to 64 characters of `[A-Za-z0-9_-]`.
+    Raises UnknownNamespace unless the name is 1 to 64 characters of `[A-Za-z0-9_-]`.
     """
     name = namespace.removeprefix("/") if isinstance(namespace, str) else ""
     if not _NAMESPACE.fullmatch(name):
@@ -98,11 +97,11 @@ def user_word(name: object) -> str:
     Different names have different words. Names are compared byte by byte, without Unicode normalisation.
 
     Raises:
-        InvalidRequest: it is no name: not text, empty, with a control character, or too long for a topic.
+        InvalidRequest: it is not text, is empty, has a control character, or is too long for a topic.
     """
     if not isinstance(name, str):
         raise InvalidRequest(f"user: expected text, got {type(name).__name__}")
-    if _PLAIN.fullmatch(name) and name != ME:  # most names, in an eighth of the time; each join calls this twice
+    if _PLAIN.fullmatch(name) and name != ME:  # most names, in an eighth of the time, because each join calls this twice
         return name
     if not _NAME.fullmatch(name):
         raise InvalidRequest("user: expected one or more characters of Unicode, none of them a control character")
@@ -127,15 +126,15 @@ def user_name(word: str) -> str | None:
 
 
 def check_user(name: object) -> str:
-    """Return `name` unchanged if it is a valid user name. Raises InvalidRequest: as `user_word`."""
+    """Return `name` unchanged if it is a valid user name. Raises InvalidRequest as `user_word`."""
     user_word(name)
     return name  # type: ignore[return-value]
 
 
 def user_topic(user: object, topic: object) -> str:
-    """Return a topic granted only to one user's clients: `users.<word of the user>.<topic>`.
+    """Return `users.<word of the user>.<topic>`, a topic granted only to one user's clients.
 
-    Raises InvalidRequest: `user` is no name; InvalidTopic: the result is no topic.
+    Raises InvalidRequest for an invalid `user`, and InvalidTopic for an invalid result.
     """
     return check_topic(f"{USERS}.{user_word(user)}.{check_topic(topic)}")
 
@@ -147,7 +146,7 @@ def user_of(topic: str) -> str | None:
 
 
 def probe_topic(user: str | None) -> str:
-    """Return the topic of a probe: the user's own, so that no other page sees it, or the common one without a user."""
+    """Return the topic of a probe, which is the user's own, hidden from other pages, or the common one without a user."""
     return PROBE if user is None else user_topic(user, PROBE)
 
 
@@ -159,7 +158,7 @@ def is_probe(topic: str) -> bool:
 def inbox_topic(user: object) -> str:
     """Return the topic for changes of a user's inbox, `users.<word of the user>.inbox`. The user may always publish there.
 
-    Raises InvalidRequest: `user` is no name.
+    Raises InvalidRequest for an invalid `user`.
     """
     return user_topic(user, INBOX)
 
@@ -174,19 +173,19 @@ def own_topics(user: object) -> str:
     """Return the pattern of a user's own topics, `users.<word of the user>.#`, which the gateway grants to every user.
 
     Raises:
-        InvalidRequest: `user` is no name.
+        InvalidRequest: `user` is invalid.
     """
     return f"{USERS}.{user_word(user)}.#"
 
 
 def pattern(template: str, **words: object) -> str:
-    """Fill in a pattern template whose values cannot widen it: `pattern("teams.{team}.*", team=team)`.
+    """Fill in a pattern template with values that cannot widen it, as in `pattern("teams.{team}.*", team=team)`.
 
-    The only wildcards are those of the template. Each `{name}` stands for exactly one word (text, or a number). `user_word`
-    makes a user's name one word.
+    Only the template may have wildcards. Each `{name}` stands for exactly one word (text, or a number). `user_word` makes a
+    user's name one word.
 
     Raises:
-        InvalidPattern: a value is not one word, is missing or is unused, or the result is no pattern.
+        InvalidPattern: a value is not one word, is missing or is unused, or the result is invalid.
     """
     if not isinstance(template, str):
         raise InvalidPattern(template, f"expected a string, got {type(template).__name__}")
@@ -218,7 +217,7 @@ def matches(pattern: str, topic: str) -> bool:
 def normal_form(pattern: str) -> tuple[str, ...]:
     """Return the tokens of a pattern that matches the same topics, without `#` before `*` and without `##` in a row.
 
-    `#.*.#` and `*.#.#` both become `*.#`. A lone `*.#` becomes `#`, since every topic matches it.
+    `#.*.#` and `*.#.#` both become `*.#`. A lone `*.#` becomes `#`, because every topic matches it.
     """
     tokens: list[str] = []
     pending = False
@@ -241,8 +240,8 @@ def contains(grant: str, pattern: str) -> bool:
     Only tests call it, as the reference for compiled grants (auth/grants.py).
 
     Exact, also at the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It runs the two patterns as
-    automata over the words in either of them, and one other word that stands for all the rest. That takes 16 µs for a usual
-    pair, and milliseconds for contrived ones.
+    automata over the words in either of them and one word for all others. That takes 16 µs for a usual pair, and milliseconds
+    for contrived ones.
     """
     inner, outer = tuple(pattern.split(".")), tuple(grant.split("."))
     return all(covered >> len(outer) & 1 for inside, covered in _walk(inner, outer) if inside >> len(inner) & 1)

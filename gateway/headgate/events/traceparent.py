@@ -1,7 +1,7 @@
-"""The `traceparent` of an event: the trace that it belongs to (W3C Trace Context, level 2). No I/O.
+"""The `traceparent` of an event names its trace (W3C Trace Context, level 2). No I/O.
 
 In: text from a publisher, an HTTP header, a message or an entry of the log. Out: the same as version 00, or None. A malformed
-one is dropped and counted by its source, and the event goes on without it. Nothing else of an event depends on it.
+one is dropped and counted by its source, and the event continues without it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-# The length of version 00. A later one may be longer, up to our own bound.
+# The length of version 00. A later version may be longer, up to our bound.
 LENGTH, MAX_LENGTH = 55, 512
 SAMPLED, RANDOM = 1, 2
 
@@ -17,13 +17,13 @@ _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-
 _ZEROS = "0" * 32
 
 DROPPED: Counter[str] = Counter()
-"""How many malformed ones were dropped in this process, by where they came from: `publisher`, `http`, `bus` or `log`."""
+"""How many malformed ones this process dropped, by source (`publisher`, `http`, `bus` or `log`)."""
 
 
 def read_traceparent(text: object, where: str) -> str | None:
     """Return a traceparent as version 00 with the flags of level 2, or None for None.
 
-    A malformed one is counted and gives None. Of a later version, only the parts of version 00 count (section 4.3 of the
+    Counts a malformed one and returns None. Reads only the parts of version 00 of a later version (section 4.3 of the
     standard).
     """
     if text is None:

@@ -1,1 +1,1 @@
-"""The process below the gateway: the event loop, its watchdog, the log of the process, rate limits."""
+"""The process below the gateway, with the event loop, its watchdog, the log of the process, and rate limits."""

@@ -12,17 +12,17 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How serious a finding is."""
+    """How serious a result is."""
 
     OK = "ok"
     UNKNOWN = "unknown"  # not checked, for the reason in the text
-    WARNING = "warning"  # works now, and will fail under load, at a restart or in an attack
+    WARNING = "warning"  # works now, but will fail under load, at a restart or in an attack
     FAULT = "fault"  # causes lost, refused or late events
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """`text` describes what was seen of `name`; `fix` names the setting to change or the step to take, if any."""
+    """`text` describes the state of `name`. `fix` names the setting to change or the step to take, if any."""
 
     name: str
     verdict: Verdict
@@ -31,30 +31,30 @@ class CheckResult:
 
     @property
     def line(self) -> str:
-        """The finding on one line, as `headgate check` prints it."""
+        """Return the result on one line, as `headgate check` prints it."""
         return f"{self.name}: {self.text}" + (f": {self.fix}" if self.fix else "")
 
 
 def ok(name: str, text: str) -> CheckResult:
-    """Return a finding that needs no action."""
+    """Return a result that needs no action."""
     return CheckResult(name, Verdict.OK, text)
 
 
 def unknown(name: str, text: str, fix: str | None = None) -> CheckResult:
-    """Return a finding about something that could not be checked."""
+    """Return a result for a check that was not possible."""
     return CheckResult(name, Verdict.UNKNOWN, text, fix)
 
 
 def warning(name: str, text: str, fix: str | None = None) -> CheckResult:
-    """Return a finding that will cause harm later."""
+    """Return a result about future harm."""
     return CheckResult(name, Verdict.WARNING, text, fix)
 
 
 def fault(name: str, text: str, fix: str | None = None) -> CheckResult:
-    """Return a finding that causes harm now."""
+    """Return a result about present harm."""
     return CheckResult(name, Verdict.FAULT, text, fix)
 
 
 def count(results: Iterable[CheckResult], verdict: Verdict) -> int:
-    """Return the number of findings with a verdict."""
+    """Return the number of results with a verdict."""
     return sum(result.verdict is verdict for result in results)

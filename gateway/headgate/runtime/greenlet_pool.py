@@ -1,9 +1,10 @@
 """A pool of reused greenlets. Creating a greenlet and freeing its memory costs about 30 µs.
 
-In: functions to run, also from the hub. Out: each function runs alone in a greenlet, and functions start in the order of arrival.
-A function that never ends keeps its greenlet, as with `spawn`.
+In: functions to run, also from the hub. Out: each function runs alone in a greenlet, and functions start in the order of
+arrival. A function without an end keeps its greenlet, as with `spawn`.
 
-Only for our own functions: the locals of a greenlet (`threading.local`, context variables) survive from one function to the next.
+Only for our own functions, because the locals of a greenlet (`threading.local`, context variables) survive to the next
+function.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class GreenletPool:
         return len(self._idle)
 
     def start(self, function: Callable[[], object]) -> None:
-        """Run `function` in a greenlet, starting in the next turn of the loop. Callable from the hub."""
+        """Run `function` in a greenlet, from the next turn of the loop. Callable from the hub."""
         self._ready.append(function)
         if self._idle:
             self._idle.pop().wake()
@@ -73,7 +74,7 @@ class GreenletPool:
         self._spare = min(self._spare, len(self._idle))
 
     def trim(self) -> None:
-        """End the greenlets that were not needed since the last call. The timer calls it."""
+        """End the greenlets not needed since the last call. The timer calls it."""
         for _ in range(self._spare):
             self._idle.pop(0).wake()  # to nothing
         self._spare = len(self._idle)

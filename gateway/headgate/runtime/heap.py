@@ -1,9 +1,9 @@
-"""Garbage collection of a gateway: Python scans new objects only, and a full collection runs only when needed.
+"""Tunes garbage collection for a gateway. Python scans only new objects, and a full collection runs only when needed.
 
-Our objects need no collector: reference counts free an ended session, and a test proves it. A full collection stops a gateway
-with 7,000 clients for 150 ms. So it runs only after the process has grown by more than its clients explain: when the process is
-idle, or at once beyond MAX_BLOCKS. Objects that survive Python's own collections are frozen. The collector skips frozen objects,
-and reference counts still free them. A cycle of frozen objects stays until the next full collection.
+Our objects need no collector, because reference counts free an ended session, and a test proves it. A full collection stops a
+gateway with 7,000 clients for 150 ms. So it runs only after the process has grown by more than its clients explain, when the
+process is idle, or at once beyond MAX_BLOCKS. Objects that survive Python's collections are frozen. The collector skips frozen
+objects, but reference counts still free them. A cycle of frozen objects stays until the next full collection.
 
 In: the number of clients, and a timer every second. Out: collections, and their durations in the metrics. Only for a process that
 runs nothing but the gateway, because the collector is global.
@@ -21,14 +21,14 @@ from headgate.runtime.metrics import GC_PAUSES
 from .loop import Watcher, repeat
 
 POLL_S = 1.0
-# New objects before Python scans them (0.5 ms for any number of clients), and such scans before it scans their survivors (2.5 ms,
-# at most 4.5 while 7,000 clients join). Python never starts a full collection itself, as that takes 157 ms.
+# New objects before Python scans them (0.5 ms for any number of clients), and such scans before it scans their survivors (2.5
+# ms, at most 4.5 while 7,000 clients join). Python never starts a full collection itself, because that takes 157 ms.
 THRESHOLDS = (2_500, 4, 1_000_000)
 # Memory blocks (64 to 100 bytes on average) that clients do not explain. Above the first limit a full collection is due when the
 # process is idle; above the second, about 100 MB, at once.
 SWOLLEN_BLOCKS, MAX_BLOCKS = 250_000, 1_000_000
-# So many clients that came since the last scan explain what has survived this one: a client has 30 to 100 objects. Scanning these
-# once more would take 5 % of a join.
+# This many new clients since the last scan explain the objects that survived this one, because a client has 30 to 100 objects.
+# Scanning these once more would take 5 % of a join.
 CLIENTS_PER_SCAN = 25
 # A client has 30 to 40, and more with its queue and subscriptions.
 BLOCKS_PER_CLIENT = 200
@@ -73,7 +73,7 @@ class Heap:
             self._promotions = 0
 
     def is_swollen(self, now_s: float, cpu_s: float, blocks: int, clients: int) -> bool:
-        """Return whether a full collection is due: `blocks` holds more unexplained ones than an idle or busy process may have."""
+        """Return whether a full collection is due, because `blocks` exceeds the limit for an idle or busy process."""
         is_idle = not clients or cpu_s - self._cpu_s <= IDLE_SHARE * (now_s - self._looked_s)
         self._looked_s, self._cpu_s = now_s, cpu_s
         if blocks < self._least_blocks:
@@ -88,7 +88,7 @@ class Heap:
         self._promotions, self._least_blocks, self._least_clients = 0, sys.getallocatedblocks(), self._clients()
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
-        """Record a start or end of a collection. Python may call it anywhere, so it must take no lock."""
+        """Record a start or end of a collection. It must take no lock, because Python may call it anywhere."""
         if phase == "start":
             self._began_s = time.perf_counter()
         else:

@@ -1,4 +1,4 @@
-"""A histogram of times: counts in some 500 buckets, their sum, and the maximum. No I/O.
+"""A histogram of times, with counts in some 500 buckets, their sum, and the maximum. No I/O.
 
 In: durations in seconds, each with its number of occurrences. Out: counts by bucket, which add up over processes without loss.
 
@@ -54,7 +54,7 @@ def quantile(counts: Mapping[int, float], share: float) -> float:
 
 
 def up_to(counts: Mapping[int, float], exponents: Iterable[int]) -> list[tuple[float, float]]:
-    """Return (2 ** exponent, number of durations up to it) for each exponent: the buckets of a classic histogram."""
+    """Return (2 ** exponent, number of durations up to it) for each exponent, as the buckets of a classic histogram."""
     return [
         (2.0**exponent, sum(count for bucket, count in counts.items() if bucket <= exponent * _PER_DOUBLING))
         for exponent in exponents
@@ -72,7 +72,7 @@ class Histogram:
         self._window_s = self._before_s = self._turned_s = 0.0
 
     def record(self, seconds: float, times: int = 1) -> None:
-        """Count a duration so many times. A negative one, where two clocks differ, counts as zero."""
+        """Count a duration `times` times. A negative one, from two differing clocks, counts as zero."""
         if seconds < 0.0:
             seconds = 0.0
         bucket = bucket_of(seconds)
@@ -96,7 +96,7 @@ class Histogram:
     def recent_s(self, now_s: float | None = None) -> float:
         """Return the maximum of the last one to two minutes, or since the previous call if that is longer ago.
 
-        Any number of callers see the same value, since reading resets nothing.
+        Any number of callers see the same value, because reading resets nothing.
         """
         now_s = monotonic() if now_s is None else now_s
         if now_s - self._turned_s >= WINDOW_S:

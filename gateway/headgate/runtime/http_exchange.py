@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a client, one exchange at a time on one blocking socket. Only this file uses h11.
+"""An HTTP/1.1 client, with one exchange at a time on one blocking socket. Only this file uses h11.
 
 In: a request and a deadline. Out: the head of the final answer, and as much of its body as the caller reads. `http.client`, the
-base of urllib3 and requests, takes every 1xx but 100 for the answer, whereas clients must skip them (RFC 9110, section 15.2).
+base of urllib3 and requests, treats every 1xx but 100 as the answer, but clients must skip them (RFC 9110, section 15.2).
 This module follows no redirect and reads no proxy from the environment.
 
 A status line counts as the answer (`Head`), even if the rest of the head or the body fails.
@@ -21,10 +21,10 @@ from typing import Protocol
 
 import h11
 
-# All heads of one answer, including 1xx: some receivers send `102 Processing` every second while they work.
+# For all heads of one answer, including 1xx. Some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024
 _RECEIVE_BYTES = 16 * 1024
-# A complete status line of a final answer. 101 is final too, as we never ask for another protocol.
+# A complete status line of a final answer. 101 is final, too, because we never request another protocol.
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] (101|[2-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
 
 
@@ -34,7 +34,7 @@ class BadAnswer(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The status and headers of an answer, in order, names in lower case. A head that breaks off has no headers."""
+    """The status and headers of an answer, in order, with names in lower case. A truncated head has no headers."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class HttpConnection:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow: the answer is complete, no bytes follow it, and both sides keep the connection."""
+        """Whether another request may follow. The answer must be complete and last, and both sides must keep the connection."""
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE and not self._http.trailing_data[0]
 
     def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, deadline_s: float) -> Head:
@@ -100,7 +100,7 @@ class HttpConnection:
     def read_body(self, limit_bytes: int, deadline_s: float) -> bytes:
         """Return the body of the answer.
 
-        Raises OSError: the body was incomplete at the deadline; BadAnswer: it exceeds `limit_bytes`, or is not HTTP.
+        Raises OSError if the body is incomplete at the deadline, and BadAnswer if it exceeds `limit_bytes` or is not HTTP.
         """
         if self._broke_off:
             raise ConnectionResetError("the head of the answer broke off")
@@ -173,7 +173,7 @@ class HttpConnection:
 
 
 def left_s(deadline_s: float, now: Callable[[], float]) -> float:
-    """Return the seconds until a deadline. Raises TimeoutError: it has passed."""
+    """Return the seconds until a deadline. Raises TimeoutError after it."""
     left = deadline_s - now()
     if left <= 0:
         raise TimeoutError
@@ -202,8 +202,8 @@ def exchange(
     """Send one request over its own connection; yield the head of the answer, and a reader of its body (most bytes).
 
     TLS checks the certificate. `timeout_s` covers everything from the connection to the last byte. Name resolution has the
-    system's limits. Raises OSError: there is no answer; BadAnswer: it is incomplete, or its body is too long; ValueError: a
-    header is invalid.
+    system's limits. Raises OSError without an answer, BadAnswer if it is incomplete or too long, and ValueError for an invalid
+    header.
     """
     deadline_s = time.monotonic() + timeout_s
     sock = socket.create_connection((target.host, target.port), timeout_s)

@@ -1,4 +1,4 @@
-"""Imports from a string such as `package.module:attribute`: an application, a consumer, a function. No state."""
+"""Imports an application, a consumer or a function by a string such as `package.module:attribute`. No state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.errors import InvalidRequest
 
 # The form of an application's name.
 APPLICATION = "MODULE:APPLICATION or MODULE:FACTORY"
-# May define a name that the source does not spell.
+# Code that may define a name not spelled in the source.
 _BROUGHT = re.compile(r"import\s*\*|\b(globals|vars|exec|setattr|__dict__|__getattr__)\b")
 
 

@@ -1,4 +1,4 @@
-"""A throttle for log lines: one line every `every_s` seconds for each name. No I/O."""
+"""A throttle that passes one log line per name every `every_s` seconds. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LogThrottle:
         self._lines: dict[str, tuple[float, int]] = {}  # name → time of its last line, number left out since
 
     def due(self, name: str = "") -> int | None:
-        """Return the number of lines left out since the last one, or None if this one is left out too."""
+        """Return the number of lines left out since the last one, or None to leave out this one, too."""
         now_s = self._now_s()
         if name not in self._lines and len(self._lines) >= self._max_names:
             self._lines = {other: line for other, line in self._lines.items() if now_s - line[0] < self._every_s}

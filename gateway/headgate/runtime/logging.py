@@ -2,8 +2,8 @@
 
 docs/logs.md has the schema and all events.
 
-Lines that clients can cause at will are throttled (log_throttle.py). `told` removes the private details of an error and logs them
-instead.
+Lines that clients can cause at will are throttled (log_throttle.py). `wire_form` logs the private details of an error and
+removes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .operator_lines import wants_no_colour
 
 # Members of every line, in their order at the start of a JSON line.
 FIRST = ("timestamp", "level", "logger", "event")
-# The least time between two lines of one event of a consumer, as its troubles last.
+# The least time between two lines of one event of a consumer, because its troubles last.
 CONSUMER_EVERY_S = 60.0
 
 _log = structlog.get_logger("headgate.refusals")
@@ -95,8 +95,8 @@ def _named(name: str = "headgate") -> Any:
 class _Passed(logging.Handler):
     """Passes lines of the standard library's loggers on, in our schema.
 
-    If an application has configured that logging, its own handlers receive them, as from any library. `get_logger` returns ours
-    by its name, however the application configures structlog, which may lead back to here.
+    If an application has configured that logging, its handlers receive them, as from any library. `get_logger` returns ours by
+    its name, because the application may configure structlog to write to the standard library, which would lead back here.
     """
 
     def __init__(self, get_logger: Callable[[str], Any]) -> None:
@@ -129,7 +129,7 @@ def _json_text(fields: dict[str, Any], **_: Any) -> str:
 
 
 def few_tracebacks(throttle: LogThrottle, _logger: Any, _method: str, fields: Any) -> Any:
-    """Pass one line with a traceback per EVERY_S and event, so that a client that finds a fault cannot fill the log."""
+    """Pass one line with a traceback per EVERY_S and event, so that a client that triggers a fault cannot fill the log."""
     if fields.get("exc_info") or "traceback" in fields:
         left_out = throttle.due(str(fields.get("event")))
         if left_out is None:

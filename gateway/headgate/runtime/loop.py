@@ -1,4 +1,4 @@
-"""The event loop: the only file that imports gevent, except for TLS and the sockets of other servers.
+"""The event loop. Only this file imports gevent, except for TLS and the sockets of other servers.
 
 The rest of the gateway gets its greenlets, watchers and timers here, which keeps the list of what we need from gevent short. Only
 `sleep`, `Signal.wait` and code in the caller's own greenlet wait here.
@@ -24,7 +24,7 @@ else:
     from gevent.event import Event
 
 READ, WRITE = 1, 2
-# Something that greenlets wait for: set, or not. `set` is callable from the hub.
+# A flag that greenlets wait for. `set` is callable from the hub.
 Signal = Event
 # The type of a lock, as the type checker sees it.
 LockLike = threading.Lock

@@ -1,15 +1,15 @@
-"""Shared rates: rate limits per caller over several processes that exchange what each caller has spent. No I/O.
+"""Rate limits per caller over several processes, which exchange the spending of each caller. No I/O.
 
-In: the spending of callers here, and at the other processes (node/cluster/rates_watch.py). Out: whether a caller may go on,
-without waiting, and what the next exchange sends.
+In: the spending of callers here, and at the other processes (node/cluster/rates_watch.py). Out: whether a caller may continue,
+without waiting, and the contents of the next exchange.
 
-Rule. Each process has a whole bucket per caller. It takes the spending here at once, and that of the others at the next exchange;
-a bucket may owe. So over P processes a caller has `burst` and `per_s`, and between two exchanges at most P - 1 bursts more, which
-it pays back: in the long run `per_s` holds. A process without exchanges (Redis is unreachable or has lost the data) refills its
-buckets at `per_s / P`, so the sum over all processes keeps to `per_s` too.
+Rule. Each process has a whole bucket per caller. It subtracts the spending here at once, and that of the others at the next
+exchange, and a bucket may go below zero. So over P processes a caller has `burst` and `per_s`, and between two exchanges at
+most P - 1 bursts more, which later refills pay back, so `per_s` holds in the long run. A process without exchanges (Redis is
+unreachable or has lost the data) refills its buckets at `per_s / P`, so the sum over all processes also keeps to `per_s`.
 
-Events that cannot be undone, such as failed logins, are charged: they count after the fact, and the bucket never falls below
-empty. A user who shares an address with an attacker waits no longer with several processes than with one.
+Events that cannot be undone, such as failed logins, are charged after the fact, and the bucket never falls below empty. A user
+at an attacker's address waits no longer with several processes than with one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .rates import Rates, TokenBucket
 
 # After this long without an exchange, the spending at the other processes is unknown.
 OUT_OF_TOUCH_S = 30.0
-# After Redis has lost the data, every process has sent its own again within this.
+# After Redis has lost the data, every process has sent its part again within this.
 SETTLE_S = 15.0
-# Callers whose spending is shared. Only this process limits the others.
+# The most callers with shared spending. Only this process limits the others.
 MAX_SHARED = 1000
 
 
-# What a process let a caller spend since its bucket was last full, and what the bucket lacks (at least 0).
+# A caller's spending at a process since its bucket was last full, and the amount that the bucket lacks (at least 0).
 Spending = tuple[int, int]
 
 
 class SharedRates(Rates):
-    """See the module. `wanted` is called when there is something to send. `label` is the rate's word on all.
+    """See the module. `wanted` is called when there is something to send. `label` is the rate's word in all processes.
 
     Attributes:
         per_s: the rate over all processes, as last applied.
@@ -55,7 +55,7 @@ class SharedRates(Rates):
         self._settled_s = -math.inf
 
     def apply(self, per_s: float, burst: int) -> None:
-        """Change the rate; every caller starts with a full bucket."""
+        """Change the rate. Every caller starts with a full bucket."""
         if (per_s, burst) != (self.per_s, self.burst):
             self._per_s, self.burst, self.per_s = per_s, burst, per_s
             self._buckets.clear()
@@ -78,14 +78,14 @@ class SharedRates(Rates):
         self._count(name, count)
 
     def wait_s(self, name: str, now_s: float, count: int = 1) -> float:
-        """Return the seconds until there is room for `count`, at most a burst; count nothing."""
+        """Return the seconds until there is room for `count`, at most a burst. Counts nothing."""
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else bucket.wait_s(now_s, count)
 
     def changes(self, *, whole_row: bool = False) -> dict[str, Spending | None]:
-        """Return what the next exchange sends; None for a caller with nothing to send any more.
+        """Return the changes for the next exchange, with None for a caller to remove.
 
-        `whole_row`: return all, as the last exchange failed or Redis has lost the data.
+        With `whole_row`, returns all, because the last exchange failed or Redis has lost the data.
         """
         now_s = self._now_s()
         self._pace(now_s)
@@ -102,9 +102,9 @@ class SharedRates(Rates):
         return changed
 
     def received(self, processes: int, others: Mapping[str, Mapping[str, Spending]], *, lost: bool = False) -> None:
-        """Apply an exchange: the number of processes, and what the others have sent.
+        """Apply the result of an exchange, with the number of processes and the spending at the others.
 
-        `lost`: Redis had lost the data of this process, so that of the others may be incomplete.
+        With `lost`, Redis had lost the data of this process, so that of the others may be incomplete.
         """
         now_s = self._now_s()
         self._received_s = now_s
@@ -117,7 +117,7 @@ class SharedRates(Rates):
             known = self._received.get(process)
             for name, (spent, missing) in callers.items():
                 if known is None:
-                    # The lack of a bucket covers all processes, so the largest value counts once.
+                    # The lack of a bucket covers all processes, so only the largest value counts.
                     strangers[name] = max(strangers.get(name, 0), missing)
                 elif settled and (more := spent - (was if (was := known.get(name, 0)) <= spent else 0)):
                     self._bucket(name, now_s).charge(now_s, more, owes=self._owes)

@@ -2,7 +2,7 @@
 
 In: the current context of a process that uses OpenTelemetry, and the traceparents of events. Out: spans, through the API of
 `opentelemetry` (the extra `otel`). The application, or `headgate serve` (HEADGATE_OTEL), chooses the SDK and the destination.
-This module never imports OpenTelemetry itself, since a process that has not loaded it has no context.
+This module never imports OpenTelemetry itself, because a process that has not loaded it has no context.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONE: AbstractContextManager[str | None] = nullcontext()
 def start() -> None:
     """Send the spans of this process to the destination in the OTEL_ variables (OTLP over HTTP), unless the application does so.
 
-    Raises MissingExtra: the extra `otel` is not installed.
+    Raises MissingExtra without the extra `otel`.
     """
     with needing("otel", "HEADGATE_OTEL"):
         from opentelemetry import trace
@@ -43,7 +43,7 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Send the remaining spans. Idempotent. Waits for the time-out of the exporter at most."""
+    """Send the remaining spans. Idempotent. Waits at most for the exporter's time-out."""
     api = sys.modules.get("opentelemetry.trace")
     if api is not None and hasattr(provider := api.get_tracer_provider(), "force_flush"):
         provider.force_flush(FLUSH_MS)
@@ -97,7 +97,7 @@ def consuming(traceparent: str | None, namespace: str, topic: str, attributes: A
 def record(
     traceparent: str, name: str, namespace: str, topic: str, began_ms: float, ended_ms: float, attributes: Attributes
 ) -> str | None:
-    """Create a span after the fact; return the traceparent for what followed it. Times are in ms since 1970."""
+    """Create a span after the fact; return the traceparent for later spans. Times are in ms since 1970."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

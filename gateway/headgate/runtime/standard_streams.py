@@ -1,7 +1,7 @@
-"""Standard output and error of a serving process: a write never blocks the event loop, and never raises.
+"""Standard output and error of a serving process. A write never blocks the event loop and never raises.
 
-In: text written to `sys.stdout` or `sys.stderr` by anyone: log lines, `print`, tracebacks of gevent and threads. Out: the same
-text on the descriptor, written by one thread of the operating system per stream.
+In: any text written to `sys.stdout` or `sys.stderr`, such as log lines, `print`, and tracebacks of gevent and threads. Out: the
+same text on the descriptor, written by one thread of the operating system per stream.
 
 Without this, a write to a pipe without a reader blocks after 64 KiB on Linux, a write to a stopped terminal (Ctrl-S) blocks at
 once, a full disk refuses it, and a remote disk may stall it. MAX_QUEUED_BYTES bounds the waiting text of each stream. Lines
@@ -39,10 +39,10 @@ _Queued: TypeAlias = "bytes | SimpleQueue[None]"
 
 
 def never_block() -> None:
-    """Make writes to `sys.stdout` and `sys.stderr` wait for nothing from now on. Idempotent.
+    """Make writes to `sys.stdout` and `sys.stderr` return at once from now on. Idempotent.
 
-    Call it before anything, such as a handler of `logging`, keeps a reference to either. It also applies in forked children. A
-    stream that is not the process's own, such as a test's, stays unchanged.
+    Call it before anything, such as a handler of `logging`, keeps a reference to either. It also applies in forked children. It
+    does not change a replaced stream, such as a test's.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if _leads_to(getattr(sys, name), descriptor):
@@ -166,13 +166,13 @@ class QueuedStream(io.TextIOBase):
 
     def _report(self, sleep: Callable[[float], None]) -> None:
         dropped = self._dropped
-        text = f"{dropped} line(s) before this one were dropped: nobody read this output in time, or it could not be written"
+        text = f"{dropped} line(s) before this one were dropped: this output was not read in time, or could not be written"
         if not self._write(operator_lines.text("warning", text).encode(), sleep):
             with self._lock:
                 self._dropped -= dropped
 
     def _write(self, data: bytes, sleep: Callable[[float], None]) -> int:
-        """Write everything; return the number of lines that the descriptor refused."""
+        """Write everything; return the number of refused lines."""
         rest = memoryview(data)
         while rest:
             try:
@@ -204,7 +204,7 @@ class _Bytes(io.RawIOBase):
 
 
 def _batch(first: bytes, queue: SimpleQueue[_Queued]) -> tuple[bytes, _Queued | None]:
-    """Return the bytes for one call, and what was taken out of the queue after them.
+    """Return the bytes for one call, and the entry taken from the queue after them, if any.
 
     After each call the thread waits up to 5 ms for the interpreter while the loop is busy, so one call per line would be slow.
     Up to PIPE_BUF bytes are not mixed with those of other processes (pipe(7)).
@@ -230,6 +230,6 @@ def _leads_to(stream: object, descriptor: int) -> bool:
 
 
 def _native(module: str, name: str) -> Any:
-    """Return a function of the standard library from before gevent replaced it, as our thread has no event loop."""
+    """Return a function of the standard library before gevent's patch, because our thread has no event loop."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey.get_original(module, name) if monkey is not None else getattr(import_module(module), name)

@@ -1,7 +1,7 @@
-"""StatsD over UDP: lines in few datagrams, sent without confirmation. It never waits and never raises; failures are counted.
+"""Sends lines to StatsD over UDP in few datagrams. It never waits and never raises, and it counts failures.
 
-In: counts, gauges and timings, added up by the caller under their StatsD names. Out: datagrams. The host name is resolved at the
-start and then once a minute in its own thread, because a name server may be slow.
+In: counts, gauges and timings, added up by the caller under their StatsD names. Out: datagrams. The host name is resolved at
+the start and then once a minute in a separate thread, because a name server may be slow.
 
 The line format follows StatsD's docs/metric_types.md: `name:3|c`, `name:4|g`, and `name:12.5|ms|@0.01` for a hundred timings of
 12.5 ms in one line. A signed gauge changes the earlier value, so a negative value needs a zero before it.
@@ -41,7 +41,7 @@ class Statsd:
         self._looking_up = threading.Thread()
 
     def start(self) -> None:
-        """Resolve the host, waiting for it this once."""
+        """Resolve the host. Waits for the resolver, only this once."""
         self._looked_up_s = time.monotonic()
         self._look_up()
 
@@ -82,7 +82,7 @@ class Statsd:
 
     def _connected(self) -> socket.socket:
         """Return a socket connected to the newest address, so that the kernel reports a closed port."""
-        newest = self._address  # read once, as the resolver's thread may replace it at any moment
+        newest = self._address  # read once, because the resolver's thread may replace it at any moment
         if self._socket is None or self._connected_to != newest:
             self.close()
             if newest is None:

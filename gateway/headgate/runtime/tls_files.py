@@ -1,4 +1,4 @@
-"""Files of TLS, loaded with errors that name the file. Those of OpenSSL name none, and it asks for passwords at the terminal."""
+"""Loads TLS files with errors that name the file. OpenSSL's do not, and it asks for passwords at the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from os.path import exists
 def load_certificate(
     context: ssl.SSLContext, prefix: str, certfile: str, keyfile: str | None = None, password: str | None = None
 ) -> None:
-    """Load a certificate and its key. `prefix` begins the names of the options. Raises ValueError: they cannot be used."""
+    """Load a certificate and its key. `prefix` begins the names of the options. Raises ValueError for unusable files."""
 
     def given() -> str:
         if password is None:
@@ -22,7 +22,7 @@ def load_certificate(
 
 
 def load_authorities(context: ssl.SSLContext, prefix: str, ca_certs: str) -> None:
-    """Load the certificates of authorities. Raises ValueError: they cannot be used."""
+    """Load the certificates of authorities. Raises ValueError for an unusable file."""
     _load(lambda: context.load_verify_locations(ca_certs), f"{prefix}ca_certs {str(ca_certs)!r}", ca_certs)
 
 

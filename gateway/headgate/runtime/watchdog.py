@@ -1,11 +1,11 @@
-"""The watchdog: names the code that blocks the event loop. One thread of the operating system per process.
+"""The watchdog names the code that blocks the event loop, from one thread of the operating system per process.
 
 In: four beats a second from the loop. Out: after STALL_S without a beat, a log line with the stack of the loop's thread; when the
 loop runs again, a log line with the duration; and two counters. While the loop is blocked, so is every client of this process.
 The cause is nearly always application code that waits or computes without yielding.
 
-The report is late when Python gives this thread no turn. Code that releases the interpreter and takes it back at once, again and
-again (a loop of short system calls, each after some milliseconds of C), has delayed it for seconds.
+The report is late when Python gives this thread no turn. Code that repeatedly releases the interpreter and takes it back at
+once (a loop of short system calls, each after some milliseconds of C) has delayed it for seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headgate.runtime.metrics import LOOP_LAG, LOOP_STALLED_SECONDS, LOOP_STALLS
 
 from .loop import Watcher, in_native_thread, native_ident, native_sleep, repeat
 
-# Each beat wakes an idle process, and the thread does once more: at ten a second they were a third of what a gateway without
-# clients uses.
+# Each beat wakes an idle process twice, once for the thread. At ten a second they took a third of the processor time of a
+# gateway without clients.
 BEAT_S = 0.25
 STALL_S = 0.5
 MAX_FRAMES = 12
@@ -72,7 +72,7 @@ class Watchdog:
         self._on_beat(lag_s)
 
     def _watch(self, timer: Watcher) -> None:
-        # Measured from the last beat, as the process may have been stopped before this thread began.
+        # Measured from the last beat, because the process may have been stopped before this thread began.
         reported_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, self._beat_s, self._used_s
         while self._timer is timer:
             native_sleep(BEAT_S)
@@ -88,18 +88,18 @@ class Watchdog:
             if self._timer is timer and looked_s - beat_s - stood_s > _unanswered_s() and beat_s != reported_s:
                 reported_s = beat_s
                 frame = sys._current_frames().get(self._loop_thread)
-                # CPU time: close to none means code that waits, a part means an overloaded machine.
+                # Almost no CPU time means waiting code, and some means an overloaded machine.
                 cpu_s = round(used_s - self._used_s, 2)
                 log.error("loop blocked", for_s=round(looked_s - beat_s, 2), cpu_s=cpu_s, at=stack_of(frame))
 
 
 def _unanswered_s() -> float:
-    """Return how long after a beat the loop is blocked. On average, blocking began half a beat later."""
+    """Return how long after a beat the loop counts as blocked. On average, blocking began half a beat after it."""
     return STALL_S + BEAT_S / 2
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """Return a thread's position: file, line and function of its innermost frames, the innermost first. No data."""
+    """Return file, line and function of a thread's innermost frames, the innermost first, without data."""
     places: list[str] = []
     while frame is not None and len(places) < MAX_FRAMES:
         code = frame.f_code

@@ -1,1 +1,1 @@
-"""The wire: Socket.IO packets, requests from clients, WebSocket frames. No I/O."""
+"""Socket.IO packets, requests from clients, and WebSocket frames. No I/O."""

@@ -30,7 +30,7 @@ class Frame:
         attachment: whether it belongs to the packet in the frame before, which it must follow directly.
         topic, offset, payload_bytes, time_ms: of the event (offset None for a plain PUBLISH); None and 0 for anything else.
         tally: counts the event's outcome for each client (delivery/tally.py); usually None.
-        is_ephemeral: whether a client that reads too slowly does without it, and no gap reports it.
+        is_ephemeral: whether a slow client misses it without a gap.
         text: the event for streams (stream_text.py), set when one needs it.
     """
 
@@ -67,7 +67,7 @@ class Frame:
 
 
 class WrittenFrame(Frame):
-    """A text frame from a finished wire, such as _native.c writes. Its constructor is faster, as it joins nothing."""
+    """A text frame from a complete wire form, for example by _native.c. Its constructor is faster, because it joins nothing."""
 
     __slots__ = ()
 
@@ -84,21 +84,21 @@ class WrittenFrame(Frame):
 
 
 class _EphemeralFrame(WrittenFrame):
-    """The frame of an event that may be lost: no gap tells of it."""
+    """The frame of an ephemeral event, which may be lost without a gap."""
 
     __slots__ = ()
     is_ephemeral = True
 
 
 def message_frame(packet: bytes) -> Frame:
-    """Return the frame of an Engine.IO message (`4`) with a Socket.IO text packet that is no event's."""
+    """Return the frame of an Engine.IO message (`4`) with a Socket.IO text packet other than an event's."""
     size = len(packet) + 1
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
     return WrittenFrame(b"%b4%b" % (head, packet), len(head), None, None, 0, 0)
 
 
 def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Frame:
-    """Return the frame of a Socket.IO EVENT packet: `2/<namespace>,["event",topic,data,meta]`.
+    """Return the frame of a Socket.IO EVENT packet, `2/<namespace>,["event",topic,data,meta]`.
 
     `meta` is `{id,time,offset?,replayed?,traceparent?,by?}`. The payload is copied once, unchanged.
     """

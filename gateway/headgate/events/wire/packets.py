@@ -1,4 +1,4 @@
-"""The wire: names of messages, and their encoding as Socket.IO text packets. No I/O.
+"""The names of messages, and their encoding as Socket.IO text packets. No I/O.
 
 docs/protocol.md describes every message. web/src/language/protocol.js has the same names, and the tests of both sides read
 tests/golden/wire.json.
@@ -31,9 +31,9 @@ REFRESH = "refresh"
 SEEN = "seen"
 INBOX = "inbox"
 HISTORY = "history"
-REQUEST = "request"  # of the application's own
+REQUEST = "request"  # for a function of the application
 CANCEL = "cancel"
-VITALS = "vitals"  # of a console's page only
+VITALS = "vitals"  # only from a console's page
 
 
 class Overflow(StrEnum):
@@ -50,8 +50,8 @@ class GapReason(StrEnum):
     OVERFLOW = "overflow"  # the client queue was full
     UPSTREAM = "upstream"  # the gateway failed to pass them on
     TRIMMED = "trimmed"  # the log no longer holds them
-    ROLLED_BACK = "rolled_back"  # Redis lost the end of the log, which goes on in a new epoch
-    LOG_LOST = "log_lost"  # another log has its place, without a common epoch
+    ROLLED_BACK = "rolled_back"  # Redis lost the end of the log, which continues in a new epoch
+    LOG_LOST = "log_lost"  # another log without a common epoch has replaced the log
     QUARANTINED = "quarantined"  # an event in the log is malformed or above the payload limit
 
 
@@ -74,9 +74,9 @@ def gap_body(
     recoverable: bool,
     epoch: str | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a `gap`: `count` events in offsets `from`…`to` (inclusive, null when unknown), `bytes` of payload.
+    """Return the body of a `gap` of `count` events and `bytes` of payload, in offsets `from`…`to` (inclusive, null if unknown).
 
-    `epoch` is the one in which the log goes on after it, if that is another one.
+    `epoch` is the log's epoch after the gap, if that is a new one.
     """
     body = {
         "patterns": list(patterns),

@@ -1,7 +1,7 @@
-"""Requests of clients, read and checked: subscriptions, points of resume, replays, what they have shown. No I/O.
+"""Reads and checks requests of clients. No I/O.
 
-In: the JSON of a request. Out: small typed values, or one error that names the field and what is allowed: InvalidRequest, or
-InvalidPattern, InvalidTopic or InvalidEvent for a part that has an error class of its own.
+In: the JSON of a request. Out: small typed values, or one error with the field and its allowed values. The error is
+InvalidPattern, InvalidTopic or InvalidEvent for these parts, and InvalidRequest for others.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from headgate.events.topic import check_pattern, check_topic
 
 from .packets import Overflow
 
-# `since: {last: n}`: how far back one subscription may ask to be told again.
+# The most events that one subscription may request with `since: {last: n}`.
 MAX_LAST = 1000
-# Items of an inbox that one request may ask for; inbox.lua has the same.
+# Items of an inbox in one request. inbox.lua has the same limit.
 MAX_INBOX_ITEMS, DEFAULT_INBOX_ITEMS = 100, 20
-# Events of the past that one request may ask for.
+# Past events in one request.
 MAX_HISTORY, DEFAULT_HISTORY = 100, 50
-# Events that one request may say were shown.
+# Shown events that one request may report.
 MAX_SEEN_IDS = 100
-MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
+MAX_OFFSET = 2**53 - 1  # the largest safe integer of JavaScript
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Where a subscription begins: after an offset, at a time (ms since 1970), or so that `last` events come. One is set.
+    """The start of a subscription, after an offset, at a time (ms since 1970), or with the `last` events. One is set.
 
-    `epoch` is that of the offset; None: the one that the log is in.
+    `epoch` is the offset's; None for the log's current one.
     """
 
     offset: int | None = None
@@ -50,7 +50,7 @@ class Since:
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
-    """A wanted subscription. Holds nothing that could hold it, so the garbage collector need not know it."""
+    """A requested subscription. It cannot be part of a cycle, so it is not tracked by the garbage collector."""
 
     pattern: str
     overflow: Overflow
@@ -58,7 +58,7 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 class Handled(NamedTuple):
-    """What a page says of an event: whether handlers have had it, as far as it knows (above `since`), and where it stands."""
+    """A page's report on whether its handlers have had an event, which it knows above the offset `since`, and its position."""
 
     ask: int
     handled: bool
@@ -68,7 +68,7 @@ class Handled(NamedTuple):
 
 
 class PresenceAct(StrEnum):
-    """What a client wants of a topic's presence."""
+    """A client's request about a topic's presence."""
 
     ENTER = "enter"
     WATCH = "watch"
@@ -78,7 +78,10 @@ class PresenceAct(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the log: everything up to `offset` on the line to `epoch`. As text, the cursor `<epoch>:<offset>`."""
+    """A position in the log, after everything up to `offset` on the line to `epoch`.
+
+    Its text is the cursor `<epoch>:<offset>`.
+    """
 
     epoch: str
     offset: int
@@ -89,7 +92,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A range of the log, both ends included. `epoch` is that of its offsets; None: the one that the log is in."""
+    """A range of the log, both ends included. `epoch` is its offsets'; None for the log's current one."""
 
     pattern: str
     first: int
@@ -98,13 +101,13 @@ class Replay:
 
 
 def check_text(request: object) -> None:
-    """Check that every text in a request's JSON can be written as UTF-8: that there is no half of a surrogate pair in it.
+    """Check that every text in a request's JSON can be written as UTF-8, without half of a surrogate pair.
 
-    JSON can spell one (`"\\ud800"`), and a browser does; nothing that we would pass it on to can take it: Redis, the log, an
-    authenticator, our own answer. So it is looked for once, before anything else.
+    JSON can spell one (`"\\ud800"`), and a browser does, but Redis, the log, an authenticator and our answer cannot take it. So
+    this check comes first.
     """
     try:
-        _encode(request)  # in C; it has no other way to fail on what came as JSON, but for numbers beyond its range
+        _encode(request)  # in C. It can only fail for this on decoded JSON, or for numbers beyond its range
     except (TypeError, ValueError, OverflowError, RecursionError):
         left = [request]
         while left:
@@ -152,7 +155,7 @@ def read_replay(request: object) -> Replay:
 def read_history(request: object) -> tuple[str, int | None, str | None, int]:
     """Read `{pattern, before?: {offset, epoch?}, limit?}`; return the pattern, the offset, its epoch, and the limit.
 
-    Without an offset, the newest of all events are wanted; without an epoch, the offset is one of the log's own.
+    Without an offset it requests the newest events. Without an epoch, the offset is in the log's current one.
     """
     body = _object(request, {"pattern", "before", "limit"}, "{pattern: 'chat.7', limit: 50}")
     before = {} if body.get("before") is None else _object(body["before"], {"offset", "epoch"}, "{offset, epoch}")
@@ -165,7 +168,7 @@ def read_history(request: object) -> tuple[str, int | None, str | None, int]:
 
 
 def read_refresh(request: object) -> str:
-    """Read `{token}`; the authenticator says what it is worth."""
+    """Read `{token}`, for the authenticator to check."""
     token = _object(request, {"token"}, "{token}").get("token")
     if not isinstance(token, str):
         raise InvalidRequest("token: expected text")
@@ -173,7 +176,7 @@ def read_refresh(request: object) -> str:
 
 
 def read_seen(request: object) -> list[str]:
-    """Read `{ids}`: event ids, 1 to MAX_SEEN_IDS of them."""
+    """Read `{ids}`, a list of 1 to MAX_SEEN_IDS event ids."""
     ids = _object(request, {"ids"}, "{ids: ['…']}").get("ids")
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
         raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
@@ -181,7 +184,7 @@ def read_seen(request: object) -> list[str]:
 
 
 def read_inbox_part(request: object) -> tuple[int | None, int, tuple[str, int] | None]:
-    """Read `{before?, limit?, epoch?, offset?}`: the offset below which the items are, how many, and a position (None: none)."""
+    """Read `{before?, limit?, epoch?, offset?}`; return the offset above the items, their number, and a position or None."""
     body = _object(request, {"before", "limit", "epoch", "offset"}, "{before, limit: 20}")
     before = None if body.get("before") is None else check_whole(body["before"], "before", 1, MAX_OFFSET)
     limit, epoch = check_whole(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS), body.get("epoch")
@@ -191,7 +194,7 @@ def read_inbox_part(request: object) -> tuple[int | None, int, tuple[str, int] |
 
 
 def read_handled(request: object) -> Handled:
-    """Read `{ask, handled, since, epoch?, offset?}`; a page without a position has no last two."""
+    """Read `{ask, handled, since, epoch?, offset?}`. A page without a position omits the last two."""
     body = _object(request, {"ask", "handled", "since", "epoch", "offset"}, "{ask: 1, handled: true, since: 0, …}")
     ask, handled, epoch = body.get("ask"), body.get("handled"), body.get("epoch")
     numbers = [ask, body.get("since", -1), body.get("offset", -1)]
@@ -204,9 +207,9 @@ def read_handled(request: object) -> Handled:
 
 
 def read_asked(request: object) -> tuple[str, object, str | None, float]:
-    """Read `{name, data, id?, timeout_ms?}`; return the name, the data, the id, and the seconds, which may be infinite.
+    """Read `{name, data, id?, timeout_ms?}`; return name, data, id, and the timeout in seconds, which may be infinite.
 
-    Raises InvalidRequest, InvalidTopic, InvalidEvent: the name has the grammar of a topic, and the id that of an event's.
+    Raises InvalidRequest, InvalidTopic for a name outside the grammar of topics, and InvalidEvent for an invalid id.
     """
     body = _object(request, {"name", "data", "id", "timeout_ms"}, "{name: 'orders.price', data: …}")
     if "data" not in body:
@@ -222,9 +225,9 @@ def read_cancel(request: object) -> str:
 
 
 def read_presence(request: object) -> tuple[PresenceAct, str, Any, str]:
-    """Read `{topic, act, meta?}` of `enter`, `{topic, act, after}` of `page`, `{topic, act}` of `watch` and `leave`.
+    """Read `{topic, act, meta?}` for `enter`, `{topic, act, after}` for `page`, and `{topic, act}` for `watch` and `leave`.
 
-    Returns the act, the topic, `meta` (UNSET: the client says none), and `after`.
+    Returns the act, the topic, `meta` (UNSET if absent), and `after`.
     """
     body = _object(request, {"topic", "act", "meta", "after"}, "{topic: 'rooms.7', act: 'enter'}")
     try:
@@ -232,10 +235,10 @@ def read_presence(request: object) -> tuple[PresenceAct, str, Any, str]:
     except (KeyError, ValueError):
         raise InvalidRequest(f"act: expected one of {', '.join(PresenceAct)}") from None
     if "meta" in body and act is not PresenceAct.ENTER:
-        raise InvalidRequest("meta: goes with `enter` only")
+        raise InvalidRequest("meta: expected only with `enter`")
     after = body.get("after", "")
     if ("after" in body) != (act is PresenceAct.PAGE) or not isinstance(after, str):
-        raise InvalidRequest("after: expected a user's name, with `page` and with nothing else")
+        raise InvalidRequest("after: expected a user's name, only with `page`")
     return act, check_topic(body.get("topic")), body.get("meta", msgspec.UNSET), after
 
 
@@ -247,14 +250,14 @@ def _since(request: object) -> Since:
         epoch = check_epoch(body["epoch"], "since.epoch") if body.get("epoch") is not None else None
         return Since(offset=check_whole(body["offset"], "since.offset", 0, MAX_OFFSET), epoch=epoch)
     if "epoch" in body:
-        raise InvalidRequest("since: an epoch goes with an offset only")
+        raise InvalidRequest("since: expected an epoch only with an offset")
     if "time" in body:
         return Since(time_ms=check_whole(body["time"], "since.time", 0, MAX_OFFSET))
     return Since(last=check_whole(body["last"], "since.last", 1, MAX_LAST))
 
 
 def check_epoch(value: object, name: str) -> str:
-    """Return the name of an epoch. Raises InvalidRequest: it is none."""
+    """Return the name of an epoch. Raises InvalidRequest for an invalid one."""
     if not isinstance(value, str) or not _EPOCH.fullmatch(value):
         raise InvalidRequest(f"{name}: expected the epoch of a welcome, a cursor or an acknowledgement")
     return value

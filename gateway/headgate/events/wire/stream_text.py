@@ -1,7 +1,7 @@
-"""The text of a stream: events and notices as Server-Sent Events, or as the answer to a long-poll. No I/O.
+"""Writes the events and notices of a stream as Server-Sent Events, or as the answer to a long-poll. No I/O.
 
-In: frames of a client's queue. Out: `data:` lines (WHATWG HTML, section 9.2.6), or a JSON object, with the cursor behind them:
-`<epoch>:<offset>`, from which any gateway goes on. The rules for the cursor are those of docs/protocol.md, "Keep one position".
+In: frames of a client's queue. Out: `data:` lines (WHATWG HTML, section 9.2.6), or a JSON object, with the cursor after them.
+Any gateway can continue from this cursor, `<epoch>:<offset>`. docs/protocol.md, "Keep one position", has the rules for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _to_json = msgspec.json.encode
 
 
 def read_cursor(text: str) -> Position:
-    """Return the position that a cursor names. Raises InvalidRequest if it is not `<epoch>:<offset>`."""
+    """Return the position of a cursor. Raises InvalidRequest if it is not `<epoch>:<offset>`."""
     epoch, colon, offset = text.partition(":")
     if not colon or not offset.isascii() or not offset.isdigit():
         raise InvalidRequest("cursor: expected <epoch>:<offset>, as the stream gave it")
@@ -39,28 +39,29 @@ class StreamText:
     """One stream, as text.
 
     Args:
-        point: the position from which it goes on; None: it begins.
+        point: the position to continue from; None for a new stream.
     """
 
     def __init__(self, point: Position | None = None) -> None:
         self._place = point
-        # Where offsets start again, once the gap that says so is written: a stream that is cut before that must get it again.
+        # The position after a gap with a new epoch. It counts once the gap is written, because a stream cut before must
+        # get the gap again.
         self._next: Position | None = None
         self._starts_again = False
 
     @property
     def cursor(self) -> str | None:
-        """The cursor behind everything that was written so far."""
+        """The cursor after everything written so far."""
         return None if self._place is None else str(self._place)
 
     def events(self, frames: Iterable[Frame]) -> bytes:
-        """Return frames as Server-Sent Events. An event of a topic has the default type, a notice has its name."""
+        """Return frames as Server-Sent Events. An event of a topic has the default type, and a notice its name as type."""
         parts = []
         for frame in frames:
             if frame.topic is not None:
                 line = b"id: %b\n" % (self.cursor or "").encode() if self._move(frame) else b""
                 parts.append(b"%bdata: %b\n\n" % (line, event_text(frame)))
-            elif (notice := _notice(frame))[0] != HANDLED:  # a question, which a stream cannot answer
+            elif (notice := _notice(frame))[0] != HANDLED:  # a stream cannot answer this question
                 name, body = notice
                 line = b"id: %b\n" % (self.cursor or "").encode() if self._note(name, body) else b""
                 parts.append(b"%bevent: %b\ndata: %b\n\n" % (line, name.encode(), _to_json(body)))
@@ -69,7 +70,7 @@ class StreamText:
     def answer(self, frames: Iterable[Frame], *, welcomes: bool) -> bytes:
         """Return frames as the answer to a long-poll: `{cursor, events: [event…], notices: [{type, before, body}…]}`.
 
-        `before`: how many of the events come ahead of the notice. `welcomes`: the welcome is among them.
+        `before` is how many of the events come before the notice. With `welcomes` the welcome is included.
         """
         events: list[bytes] = []
         notices = []
@@ -85,14 +86,14 @@ class StreamText:
         return b'{"cursor":%b,"events":[%b],"notices":%b}\n' % (_to_json(self.cursor), b",".join(events), _to_json(notices))
 
     def _move(self, frame: Frame) -> bool:
-        """Go on to an event; return whether the cursor has moved: a plain publish has no place in the log."""
+        """Move to an event; return whether the cursor has moved, which it does not for a plain publish."""
         if self._place is None or frame.offset is None or frame.offset <= self._place.offset:
             return False
         self._place = Position(self._place.epoch, frame.offset)
         return True
 
     def _note(self, name: str, body: dict[str, Any]) -> bool:
-        """Apply a notice to the cursor; return whether to write it. A welcome always has it: a number alone names no epoch."""
+        """Apply a notice to the cursor; return whether to write the cursor. A welcome always needs it, for its epoch."""
         before = self._place
         if name == WELCOME:
             place = body["from"] or body
@@ -115,7 +116,7 @@ class StreamText:
 
 
 def event_text(frame: Frame) -> bytes:
-    """Return an event as a JSON object in one line: `{topic, data, id, time, offset?, …}`. It is made once for all streams."""
+    """Return an event as a JSON object `{topic, data, id, time, offset?, …}` in one line, made once for all streams."""
     try:
         return frame.text
     except AttributeError:
@@ -127,7 +128,7 @@ def event_text(frame: Frame) -> bytes:
             b'{"topic":"%b","data":%b,%b'
             % (
                 topic,
-                packet[start:end].translate(_LINE_ENDS),  # in JSON a line can only end between two tokens
+                packet[start:end].translate(_LINE_ENDS),  # in JSON, line ends occur only between tokens
                 packet[end + 2 : -1],
             )
         )
@@ -135,7 +136,7 @@ def event_text(frame: Frame) -> bytes:
 
 
 def is_notice(frame: Frame, name: str) -> bool:
-    """Return whether a frame is a notice of a name."""
+    """Return whether a frame is a notice with this name."""
     return frame.topic is None and _notice(frame)[0] == name
 
 

@@ -77,7 +77,7 @@ def test_a_request_is_read_into_its_value(read: Callable[[Any], object], request
         ({"pattern": "a", "since": {"offset": None}}, "since.offset: expected a whole number"),
         ({"pattern": "a", "since": {"offset": LARGEST + 1}}, "since.offset: expected a whole number"),
         ({"pattern": "a", "since": {"epoch": EPOCH}}, "since: expected exactly one of"),
-        ({"pattern": "a", "since": {"time": 1, "epoch": EPOCH}}, "since: an epoch goes with an offset only"),
+        ({"pattern": "a", "since": {"time": 1, "epoch": EPOCH}}, "since: expected an epoch only with an offset"),
         ({"pattern": "a", "since": {"offset": 1, "epoch": "x"}}, "since.epoch: expected the epoch of"),
         ({"pattern": "a", "since": {"time": -1}}, "since.time: expected a whole number"),
         ({"pattern": "a", "since": {"last": 0}}, "since.last: expected a whole number from 1 to 1000"),

@@ -1,1 +1,1 @@
-"""Redis: keys, function libraries, the log, and the private server that Headgate starts if you have none."""
+"""Keys, function libraries and the log in Redis, and the private server that Headgate starts without one."""

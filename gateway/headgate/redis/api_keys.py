@@ -1,10 +1,9 @@
-"""API keys in Redis: one hash for all gateways, with a field for each valid key. Redis never holds a key itself, only its
-SHA-256.
+"""API keys in Redis, in one hash for all gateways, with a field for each valid key. Redis holds only the SHA-256 of a key.
 
 In: keys to add and to revoke, from the command line and the HTTP API. Out: the stored key of an id. A revoked key is removed at
 once, but a process may remember it for the time given in auth/api_keys.py. A flush of Redis removes all keys.
 
-Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Every call may be repeated.
+All functions raise BusUnavailable and BusRefused as `redis.client.call`. Every call may be repeated.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ MAX_KEYS = 1000
 class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """The stored facts about a key. Times are seconds since 1970.
 
-    `namespaces`: the namespaces that the key is for, or None for the first one of each gateway. `sha256` is the hexadecimal
-    digest of the whole key as displayed.
+    The key is for `namespaces`, or for the first one of each gateway if None. `sha256` is the hexadecimal digest of the whole
+    key as displayed.
     """
 
     id: str
@@ -44,7 +43,7 @@ _decode = msgspec.json.Decoder(StoredKey).decode
 
 
 def add(client: Client, key: StoredKey) -> None:
-    """Add a key. Two round trips. Raises LimitReached: MAX_KEYS exist already."""
+    """Add a key. Two round trips. Raises LimitReached if MAX_KEYS exist already."""
     if int(call(client, "HLEN", API_KEYS)) >= MAX_KEYS:
         raise LimitReached("api_keys", MAX_KEYS)
     call(client, "HSET", API_KEYS, key.id, _encode(key).decode())
@@ -73,7 +72,7 @@ def remove_again(client: Client, key_ids: Iterable[str]) -> None:
 
 
 def _read(value: bytes | None) -> StoredKey | None:
-    """Return the key in a field, or None if the field is unreadable, as when it was written by hand."""
+    """Return the key in a field, or None if the field is unreadable, for example if written by hand."""
     try:
         return None if value is None else _decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):

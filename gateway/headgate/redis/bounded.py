@@ -1,9 +1,8 @@
-"""Connections of redis-py that respect the budget of the current call (budget.py), and that leave a server once their address
-leads elsewhere (primary_switch.py). This file uses public names of redis-py only.
+"""Connections of redis-py that respect a call's budget (budget.py) and follow their address to another server.
 
-In: redis-py's own arguments, and a switch. Out: connections whose `connect` and `read_response` wait no longer than the rest of
-the budget. This covers each address of the host, each reply while connecting and the reply to a command. It does not cover name
-resolution, which has the system's own limits.
+In: redis-py's arguments, and a switch (primary_switch.py). Out: connections. Their `connect` and `read_response` wait no longer
+than the rest of the budget. This covers each address of the host, each reply while connecting and the reply to a command, but not
+name resolution, which has the system's limits. This file uses only public names of redis-py.
 
 A new connection logs in, chooses its database, reports receipts and asks which server it leads to in one round trip, because
 redis-py would take one for each. A pool calls `connect` each time it hands a connection out. Now and then it also asks, over
@@ -63,7 +62,7 @@ _parser: dict[str, Any] = {}
 
 
 def read_with(parser_class: type) -> None:
-    """Have every new connection of this process read replies with this class, in place of redis-py's own."""
+    """Make every new connection of this process read replies with this class, in place of redis-py's."""
     _parser["parser_class"] = parser_class
 
 
@@ -72,7 +71,7 @@ class Bounded:
 
     Args:
         switch: of the address, or None if the address always leads to one server.
-        within_s: the longest wait for a reply, whatever the caller's budget allows.
+        within_s: the longest wait for a reply, even if the caller's budget allows more.
         newest: the receipts to report to Redis before anything else is sent.
         discovery: finds the primary behind Sentinels, which name servers by host and port. Without it the address is known.
         username, password, db: how to log in, and the database. redis-py does not learn them.
@@ -111,7 +110,7 @@ class Bounded:
         self.server = UNKNOWN
 
     def connect(self) -> None:
-        """Connect, unless the connection is open and leads where the address leads.
+        """Connect, unless the connection is open and its address still leads to this server.
 
         Any interruption closes it, so that no late reply is mistaken for the next one.
 
@@ -176,7 +175,7 @@ class Bounded:
     def read_response(self, *args: Any, **options: Any) -> Any:
         """Return the next reply. Any interruption closes the connection.
 
-        Raises redis.TimeoutError: the reply has not begun within the budget.
+        Raises redis.TimeoutError if the reply has not begun within the budget.
         """
         wait = wait_s(self._longest_read_s) if self._within_s is None else self._within_s
         try:
@@ -196,7 +195,7 @@ class Bounded:
     def ask_server(self) -> None:
         """Ask once which server this connection leads to, and note it, unless the Sentinels have named it.
 
-        Raises redis.RedisError, OSError: no answer.
+        Raises redis.RedisError or OSError without an answer.
         """
         if not self._has_asked:
             self._introduce(())
@@ -248,7 +247,7 @@ class Bounded:
                 self._within_s = within_s
                 self.ask_server()
             except (redis.RedisError, OSError):
-                return True  # no answer: the connection is useless
+                return True  # without an answer the connection is useless
             finally:
                 self._within_s = None
             if is_due and self.opened_in_s > FAR_S:
@@ -313,12 +312,12 @@ class SocketConnection(Bounded, redis.UnixDomainSocketConnection):
     """Over a Unix socket."""
 
 
-# Most epochs. Beyond that the earliest one is dropped, since gateways and other publishers report too.
+# The most epochs. Beyond that the earliest is dropped, because gateways and other publishers report, too.
 MAX_EPOCHS = 64
 
 
 class NewestReceipts:
-    """The newest receipt of each epoch, of any log. No I/O, no clock. Threads may share it, as each step is one assignment.
+    """The newest receipt of each epoch, of any log. No I/O, no clock. Threads may share it, because each step is an assignment.
 
     A snapshot of a machine reverts a Redis together with its memory, and Redis itself cannot detect that. A publisher can,
     because it has receipts that Redis no longer remembers. The revert breaks its connections, so each new connection reports

@@ -1,4 +1,4 @@
-"""The time budget of a call: one deadline for all of its Redis commands, and a circuit breaker for each address.
+"""The time budget of a call, with one deadline for all of its Redis commands and a circuit breaker for each address.
 
 In: `with Budget(address, limit_s):` around a call that may take several steps (a connection, the Sentinels, a Cluster's nodes,
 a retry). Out: `left_s()` and `wait_s()`, which bound each step on the way (bounded.py), and BusUnavailable at once while the
@@ -42,7 +42,7 @@ class State(Enum):
 
     CLOSED = "closed"  # all
     OPEN = "open"  # none, for OPEN_S
-    PROBING = "probing"  # one is under way, and no other begins
+    PROBING = "probing"  # none, while one runs
 
 
 class Step(Enum):
@@ -56,7 +56,7 @@ class Step(Enum):
 
 
 class Admission(Enum):
-    """The answer to a call that wants to begin."""
+    """Whether a call may begin."""
 
     CALL = "call"
     PROBE = "probe"
@@ -84,7 +84,7 @@ MACHINE = Machine(
 
 
 class Breaker:
-    """Decides whether a call to a stalled Redis may try or fails at once. No I/O, clock or lock; its owner serialises calls.
+    """Decides whether a call to a stalled Redis may try or fails at once. No I/O, clock or lock. Its owner serializes calls.
 
     After a timeout all calls fail at once for OPEN_S. Then one call at a time, the probe, may try. An answer to the probe, or
     to an earlier call, closes the breaker. A timeout of the probe opens it for another OPEN_S.
@@ -182,7 +182,7 @@ class Budget:
         address: the displayed address of the server, the Sentinels or a part of a Cluster. Calls with the same address and
             limit share a breaker.
         limit_s: the time of the whole call.
-        is_patient: each step may take all of the time, because none is retried.
+        is_patient: whether each step may take all of the time, because none is retried.
     """
 
     __slots__ = ("_admission", "_began_s", "_breaker", "_is_over", "_token", "address", "end_s", "is_patient", "limit_s")
@@ -196,7 +196,7 @@ class Budget:
         self._breaker = _breakers.get((address, limit_s)) or _new_breaker(address, limit_s)
 
     def __enter__(self) -> None:
-        """Begin. Raises BusUnavailable: Redis is stalled. Nothing was sent."""
+        """Begin. Raises BusUnavailable, without sending anything, if Redis is stalled."""
         if _active() is not None:
             return
         now_s = monotonic()

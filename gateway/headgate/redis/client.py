@@ -1,12 +1,13 @@
-"""The client for commands to Redis, a small pool of connections, with calls that raise this project's errors.
+"""The client for commands to Redis has a small pool of connections, and its calls raise this project's errors.
 
-Threads and greenlets may share a client, as each command borrows a connection. Give each role (log reader, fence, publisher) its
+Threads and greenlets may share a client, because each command borrows a connection. Give each role (log reader, fence,
+publisher) its
 own client, so that no role stalls another. Run commands through `call` and `call_many`. There are no hidden retries, so nothing
 is written twice without the caller's knowledge. Never kill a greenlet inside a call.
 
-No error message contains the password of a URL, as messages use host, port, path and the answer of Redis. An error of connecting
-has a note (PEP 678) with the remedy.
-This file imports no gevent; in a patched process its sockets are cooperative, in others they block.
+Error messages have host, port, path and the answer of Redis, never the password of a URL. An error of connecting has a note
+(PEP 678) with the remedy.
+This file does not import gevent. In a patched process its sockets are cooperative; in others they block.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refusal_of, refused
 Client = redis.Redis | ClusterClient
 
 MAX_CONNECTIONS = 16
-# Replicas of one primary whose version is read.
+# The most replicas of one primary to read the version of.
 MAX_REPLICAS = 16
 
 
@@ -48,13 +49,13 @@ def open_client(
     newest: NewestReceipts | None = None,
     wait_s: float | None = None,
 ) -> Client:
-    """Return a client for commands; it connects at its first command. Raises BusRefused: `url` is wrong, or its files of TLS.
+    """Return a client for commands. It connects at its first command. Raises BusRefused for a wrong `url` or TLS file.
 
     Args:
         url: see settings/addresses/redis_url.py.
         timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool (unless `wait_s` is it).
-        max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
-        newest: what each new connection reports to Redis.
+        max_connections: bound of the pool (of each node's in a Cluster). Further commands wait.
+        newest: the receipts that each new connection reports to Redis.
     """
     address = read_url(url if isinstance(url, str) else "")
     if address.tls:
@@ -66,7 +67,7 @@ def open_client(
 
 @lru_cache
 def _check_tls_files(given: tuple[tuple[str, Any], ...]) -> None:
-    """Load the files once: where redis-py does, each fault would be one of the server. Not again while they are renewed."""
+    """Load the files here, once, because a fault while redis-py loads them would look like the server's."""
     options = dict(given)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -79,29 +80,29 @@ def _check_tls_files(given: tuple[tuple[str, Any], ...]) -> None:
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:
-    """Run one command and return its reply as redis-py shapes it (INFO and HGETALL: a dict; XRANGE: pairs); text is bytes.
+    """Run one command and return its reply as redis-py shapes it (a dict for INFO and HGETALL, pairs for XRANGE), text as bytes.
 
-    In a Cluster it runs on the owner of its key; `call_at` is for commands that have none.
+    In a Cluster it runs on the owner of its key. `call_at` is for commands without a key.
 
     Raises:
-        BusUnavailable: no answer, or a broken one: whether the command ran is not known. Or Redis says to try later.
-        BusRefused: Redis answered and will not do it.
-        HeadgateError: what log.lua refused, as the class of errors.py that it names.
+        BusUnavailable: no answer or a broken one, so that it is unknown whether the command ran; or Redis says to try later.
+        BusRefused: Redis refused.
+        HeadgateError: log.lua refused. It names the class of errors.py.
     """
     return client.run(*command) if isinstance(client, ClusterClient) else run(client, *command)
 
 
 def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> Any:
-    """Run a command without a key (TIME, INFO, SCAN) on the server that has `key`. Raises as `call`."""
+    """Run a command without a key (TIME, INFO, SCAN) on the server of `key`. Raises as `call`."""
     return client.run(*command, key=key) if isinstance(client, ClusterClient) else run(client, *command)
 
 
 def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
-    """Run commands in one round trip, no transaction; return a reply, or the error (a HeadgateError), for each in order.
+    """Run commands in one round trip, without a transaction; return a reply, or the HeadgateError, for each in order.
 
-    In a Cluster that is one round trip for each node that owns one of the keys. Replies that are not `shaped` are as Redis
-    sends them, lists and bytes: redis-py's shapes cost as much as reading an entry of the log. Raises BusUnavailable: the
-    connection broke: which commands ran is not known.
+    In a Cluster that is one round trip for each owner of the keys. Without `shaped`, replies are lists and bytes as Redis sends
+    them, because redis-py's shapes cost as much as reading an entry of the log. Raises BusUnavailable if the connection breaks.
+    It is then unknown which commands ran.
     """
     if isinstance(client, ClusterClient):
         return client.run_many(commands, shaped=shaped)
@@ -115,9 +116,9 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
 
 
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
-    """Run commands in one round trip, no transaction; return the replies in order. All commands run, also behind one that fails.
+    """Run commands in one round trip, without a transaction; return the replies in order. All run, even after a failed one.
 
-    Raises HeadgateError: the first error among the replies, or as of `call_many`.
+    Raises HeadgateError for the first error among the replies, or as `call_many`.
     """
     replies = call_many(client, commands)
     for reply in replies:
@@ -129,17 +130,17 @@ def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
 def deliveries(client: Client, key: str, group: str, entry_id: str) -> int:
     """Return how often a reader of a group got a stream entry without acknowledging it; 0 if it is not pending.
 
-    Raises as `call`; BusRefused also where there is no such group.
+    Raises as `call`, and BusRefused if there is no such group.
     """
     pending = run(at(client, key), "XPENDING", key, group, entry_id, entry_id, 1, parse_detail=True)
     return int(pending[0]["times_delivered"]) if pending else 0
 
 
 def at(client: Client, key: str | bytes) -> redis.Redis:
-    """Return the client of the server that has a key. Outside a Cluster that is the client itself.
+    """Return the client of a key's server, which is `client` itself outside a Cluster.
 
-    A Cluster's client learns nothing from what fails there: `call_at` and `call` ask anew where the slot is. Raises
-    BusUnavailable, BusRefused: the Cluster does not say.
+    A Cluster's client does not learn from errors there, but `call_at` and `call` look up the slot again. Raises BusUnavailable
+    or BusRefused if the Cluster does not report the owner.
     """
     return client.node_of(key) if isinstance(client, ClusterClient) else client
 
@@ -147,13 +148,13 @@ def at(client: Client, key: str | bytes) -> redis.Redis:
 def primaries(client: Client) -> list[redis.Redis]:
     """Return the client of every server with keys, which is the client itself outside a Cluster.
 
-    Raises BusUnavailable, BusRefused: the Cluster does not say.
+    Raises BusUnavailable or BusRefused if the Cluster does not report them.
     """
     return client.primaries() if isinstance(client, ClusterClient) else [client]
 
 
 def database(client: Client) -> str:
-    """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
+    """Return the database of a client, such as `localhost:6379/0`, without user and password."""
     return f"{client.address if isinstance(client, ClusterClient) else address_of(client)}/{database_number(client)}"
 
 
@@ -168,20 +169,20 @@ def place_of(client: Client, key: str | bytes) -> str:
 
 
 def server_of(client: Client, key: str | bytes) -> str:
-    """Return the address of the server that has a key, as far as the client knows. Raises as `Topology.owner` in a Cluster."""
+    """Return the known address of a key's server. Raises as `Topology.owner` in a Cluster."""
     return address_of(client.node_of(key) if isinstance(client, ClusterClient) else client)
 
 
 def has_answered(url: str, key: str | bytes) -> None:
-    """Close the circuit breaker of a key's server, as it has answered. Never waits."""
+    """Close the circuit breaker of a key's server, because it has answered. Never waits."""
     address = read_url(url)
     answered(f"slot {slot_of(key)} of {address}" if address.kind is Kind.CLUSTER else str(address))
 
 
 def publish_at(client: Client, key: str | bytes, channel: str, message: bytes) -> int:
-    """Publish a message at the server that has `key`; return how many of its connections receive it. Raises as `call`.
+    """Publish a message at the server of `key`; return how many of its connections receive it. Raises as `call`.
 
-    In a Cluster it asks for the owner first: every node accepts a PUBLISH, and counts only its own connections.
+    In a Cluster it asks for the owner first, because every node accepts a PUBLISH and counts only its own connections.
     """
     if isinstance(client, ClusterClient):
         client.doubt()
@@ -189,7 +190,7 @@ def publish_at(client: Client, key: str | bytes, channel: str, message: bytes) -
 
 
 def drop_idle(client: Client) -> None:
-    """Close idle connections, which are doubtful after a fault elsewhere. A Cluster's client also reads its topology again."""
+    """Close idle connections, which may be broken after a fault. A Cluster's client also reads its topology again."""
     if isinstance(client, ClusterClient):
         client.drop_idle()
     else:
@@ -197,17 +198,16 @@ def drop_idle(client: Client) -> None:
 
 
 def check_primary(client: Client) -> None:
-    """Ask where the address leads, if it is time, on behalf of threads that may be busy.
+    """Ask where the address leads, if it is time, for threads that may be busy.
 
-    Connections to a server that the address has left close. In a Cluster this does nothing. Raises BusUnavailable, BusRefused:
-    there is no connection.
+    Closes connections to a former server. Does nothing in a Cluster. Raises BusUnavailable or BusRefused without a connection.
     """
     if not isinstance(client, ClusterClient):
         connections.check_primary(client)
 
 
 def is_forbidden(error: BusRefused) -> bool:
-    """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
+    """Return whether Redis refused for lack of a right, so that a retry does not help."""
     return error.redis_code == NO_PERMISSION
 
 
@@ -217,11 +217,12 @@ def is_full(error: BusRefused) -> bool:
 
 
 def check_server(client: Client) -> tuple[str, str]:
-    """Return (name, version) of the server, such as ("Redis", "7.0.15") or ("Valkey", "9.1.2"); of a Cluster, the oldest one's.
+    """Return (name, version), such as ("Redis", "7.0.15") or ("Valkey", "9.1.2"), of the server, or of a Cluster's oldest.
 
     Raises:
-        BusRefused: too old, wrong password, or not Redis at all, in one line that names what was found and needed. Or a
-            replica, or a Cluster's node behind a plain URL.
+        BusRefused: it is too old, not Redis, a replica, or a Cluster's node at a plain URL, or the password is wrong. One line
+            names
+            the fault and the requirement.
         BusUnavailable: nothing answers there.
     """
     servers = [_checked(server, in_cluster=isinstance(client, ClusterClient)) for server in primaries(client)]
@@ -231,7 +232,7 @@ def check_server(client: Client) -> tuple[str, str]:
 def versions(client: Client) -> dict[str, str]:
     """Return the version of every primary and reachable replica by its address.
 
-    Raises BusUnavailable, BusRefused: a primary does not say.
+    Raises BusUnavailable or BusRefused if a primary does not report it.
     """
     versions_by_server: dict[str, str] = {}
     for primary in primaries(client):
@@ -246,7 +247,7 @@ def versions(client: Client) -> dict[str, str]:
 
 
 def mixed(by_server: Mapping[str, str]) -> str | None:
-    """Return a line about servers of several versions; None where they have one."""
+    """Return a line about servers of several versions; None if all have the same."""
     by_version: dict[str, list[str]] = {}
     for where, version in by_server.items():
         by_version.setdefault(version, []).append(where)
@@ -282,9 +283,9 @@ def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
 
 
 def describe_server(url: str) -> str:
-    """Return what answers at a URL, such as `Redis 7.0.15 at localhost:6379`, with a warning where versions are mixed.
+    """Describe the server at a URL, as in `Redis 7.0.15 at localhost:6379`, with a warning about mixed versions.
 
-    Raises as `check_server`; also when `url` is not a Redis URL.
+    Raises as `check_server`, and BusRefused if `url` is not a Redis URL.
     """
     client = open_client(url, max_connections=1)
     try:

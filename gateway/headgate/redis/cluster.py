@@ -1,9 +1,9 @@
-"""The slot of a key in a Redis Cluster, and the topology, which has the node that owns a slot.
+"""The slot of a key in a Redis Cluster, and the topology with the node that owns a slot.
 
-In: a RedisUrl with some nodes of a Cluster. Any of these seeds that answers names all others. User, password and options apply
-to every node. Out: the owner of a slot, as a node has answered to `ask`. The answer is kept until it is in doubt.
+In: a RedisUrl with some nodes of a Cluster, the seeds. Any answering seed names all other nodes. User, password and options
+apply to every node. Out: the owner of a slot, from a node's answer to `ask`. The answer is kept until it is in doubt.
 
-The keys of one namespace share a slot (keys.py), so a step that touches several of them runs on one node.
+The keys of one namespace share a slot (keys.py), so a step with several of them runs on one node.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .pool import reset_in_child
 SLOTS = 16384
 # A node that does not answer must not use up the time of the others.
 ASK_TIMEOUT_S = 0.5
-# Clusters whose nodes a process remembers; then it forgets them all, and begins with the seeds again.
+# A process remembers the nodes of this many Clusters. Beyond that it forgets them all and starts from the seeds.
 MAX_REMEMBERED = 100
 
 
 def is_cluster(url: str) -> bool:
-    """Return whether a URL names nodes of a Cluster. Raises BusRefused where it is none."""
+    """Return whether a URL names nodes of a Cluster. Raises BusRefused for an invalid URL."""
     return read_url(url).kind is Kind.CLUSTER
 
 
@@ -75,10 +75,9 @@ def shown_command(command: Sequence[str | bytes | int]) -> str:
 
 
 def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
-    """Return (first slot, last slot, its primary) of each range that a node's answer to CLUSTER SLOTS names.
+    """Return (first slot, last slot, primary) of each range in a node's answer to CLUSTER SLOTS.
 
-    A host that is unknown there (none, empty or `?`) is that of the node that was asked. Raises BusRefused: it is no such
-    answer.
+    An unknown host (none, empty or `?`) means the asked node's. Raises BusRefused for an invalid answer.
     """
     try:
         return [(int(first), int(last), (_text(host) or asked[0], int(port))) for first, last, (host, port, *_), *_ in reply]
@@ -88,7 +87,7 @@ def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Which node owns which slot, as one node has said it: ranges in order."""
+    """The owner of each slot according to one node, as ranges in order."""
 
     firsts: tuple[int, ...]
     lasts: tuple[int, ...]
@@ -102,15 +101,15 @@ class _Slots:
         return self.owners[at] if at >= 0 and slot <= self.lasts[at] else None
 
 
-# The nodes in the last answer of each Cluster, as the seeds may be gone by the next connection.
+# The nodes in the last answer of each Cluster, because the seeds may be gone at the next connection.
 _known: dict[str, tuple[Node, ...]] = {}
 
 
 class Topology:
-    """Which node of a Cluster owns which slot. Threads and greenlets may share one; one of them asks, the others wait for it.
+    """The owners of a Cluster's slots. Threads and greenlets may share it. One of them asks, and the others wait for it.
 
     Args:
-        ask: returns a node's reply to CLUSTER SLOTS, within ASK_TIMEOUT_S; raises BusUnavailable or BusRefused.
+        ask: returns a node's reply to CLUSTER SLOTS within ASK_TIMEOUT_S, or raises BusUnavailable or BusRefused.
     """
 
     def __init__(self, address: RedisUrl, ask: Callable[[Node], Any]) -> None:
@@ -119,21 +118,21 @@ class Topology:
         reset_in_child(self)
         self._moved: dict[int, Node] = {}
         known = _known.get(str(address), ())
-        # In the order of asking. A node that has answered or failed goes to the end.
+        # In the order of asking. A node moves to the end after an answer or a failure.
         self._order = [*known, *(seed for seed in address.hosts if seed not in known)]
 
     def reset(self) -> None:
-        """Forget the owners of slots, and a thread that asks for them, which a forked child does not have."""
+        """Forget the owners of slots, and an asking thread, which a forked child does not have."""
         self._lock = threading.Lock()
         self._slots = _Slots((), (), (), {})
         self._doubted = True
 
     def owner(self, slot: int) -> Node:
-        """Return the primary that owns a slot. Asks the Cluster if there is a doubt.
+        """Return the primary that owns a slot. Asks the Cluster if in doubt.
 
         Raises:
             BusUnavailable: no node answers, or none owns the slot.
-            BusRefused: the nodes refuse to say, or are of no Cluster.
+            BusRefused: the nodes refuse to answer, or are not in a Cluster.
         """
         asked = self._settle_doubts()
         node = self._slots.owner(slot)
@@ -147,9 +146,9 @@ class Topology:
         return node
 
     def primaries(self) -> tuple[Node, ...]:
-        """Return every node that owns a slot, in the order of their slots. Asks the Cluster if there is a doubt.
+        """Return every node that owns a slot, in the order of their slots. Asks the Cluster if in doubt.
 
-        Raises as `owner`; BusUnavailable also when no node owns any.
+        Raises as `owner`, and BusUnavailable if no node owns any slot.
         """
         self._settle_doubts()
         nodes = self.known()
@@ -159,32 +158,32 @@ class Topology:
         return nodes
 
     def without_owner(self) -> int:
-        """Return how many slots no node owns. Asks as `owner`, and raises as it does."""
+        """Return how many slots no node owns. Asks and raises as `owner`."""
         self._settle_doubts()
         slots = self._slots
         return SLOTS - sum(last - first + 1 for first, last in zip(slots.firsts, slots.lasts, strict=True))
 
     def known(self) -> tuple[Node, ...]:
-        """Return the owners of slots as far as they are known. Never waits."""
+        """Return the known owners of slots. Never waits."""
         return tuple(dict.fromkeys([*self._slots.owners, *self._slots.moved.values()]))
 
     def doubt(self) -> None:
-        """Ask anew before the next answer. Never waits."""
+        """Ask again before the next answer. Never waits."""
         self._doubted = True
 
     def moved(self, slot: int, to: Node) -> None:
-        """Take a node's word (MOVED) that another owns a slot now; the Cluster is asked about the others, that node first."""
-        self._moved = {**self._moved, slot: to}  # replaced, as another thread may be reading it
+        """Record a slot's new owner from a MOVED reply. The Cluster is asked about the other slots, the new owner first."""
+        self._moved = {**self._moved, slot: to}  # replaced, because another thread may be reading it
         self._doubted = True
 
     def _settle_doubts(self) -> bool:
-        """Ask if there is a doubt; return whether there was."""
+        """Ask if in doubt; return whether it was."""
         if not self._doubted:
             return False
         with self._lock:
             if self._doubted:
                 moved, self._moved = self._moved, {}
-                self._doubted = False  # a doubt from here on is about this answer too
+                self._doubted = False  # a doubt from now on concerns this answer, too
                 try:
                     self._slots = self._asked(moved)
                 except BaseException:
@@ -214,7 +213,7 @@ class Topology:
         raise _worst(self._address, faults)
 
     def _remember(self, order: list[Node], answered: Node, silent: list[Node], owners: Iterable[Node]) -> None:
-        """Begin with another node next time, as one that is cut off from the others would answer with old data for ever."""
+        """Begin with another node next time, because a node cut off from the others would give old answers for ever."""
         alive = [node for node in dict.fromkeys([*owners, *order]) if node != answered and node not in silent]
         present = {*owners, *self._address.hosts}
         self._order = [node for node in [*alive, answered, *silent] if node in present]
@@ -224,7 +223,7 @@ class Topology:
 
 
 def _worst(address: RedisUrl, faults: Sequence[HeadgateError]) -> HeadgateError:
-    """Return the most specific error, a refusal if a node has answered, else that none answers."""
+    """Return the most specific error, which is a refusal if a node has answered."""
     for error in faults:
         if isinstance(error, BusRefused):
             return error

@@ -1,4 +1,4 @@
-"""The client for commands to a Redis Cluster: each command goes to the node that owns the slot of its key.
+"""The client for commands to a Redis Cluster sends each command to the node that owns the slot of its key.
 
 In: commands from client.py. Out: replies in order. Each node that owns slots has one small pool of connections. The pool of a
 node without slots is dropped.
@@ -59,7 +59,7 @@ class ClusterClient:
         reset_in_child(self)
 
     def reset(self) -> None:
-        """Forget a thread that makes a node's client, which a forked child does not have."""
+        """Forget a thread that creates a node's client, which a forked child does not have."""
         self._lock = threading.Lock()
 
     def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
@@ -78,8 +78,8 @@ class ClusterClient:
     def run_many(self, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
         """Run commands in one round trip to each node; return a reply, or the error (a HeadgateError), for each in order.
 
-        A command without a key (WAIT, WAITAOF) follows the command before it, to another node too. A node that does not answer
-        does not stop the other nodes. Raises BusUnavailable: a connection broke. It is unknown which of that node's commands
+        A command without a key (WAIT, WAITAOF) goes to the node of the command before it. A node without an answer does not
+        stop the other nodes. Raises BusUnavailable if a connection breaks. It is then unknown which of that node's commands
         ran.
         """
         batch = list(commands)

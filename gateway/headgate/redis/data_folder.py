@@ -1,12 +1,12 @@
-"""The data folder of a private Redis: which process holds it, and where its server listens.
+"""The data folder of a private Redis, with the lock of its owner and the path of its server's socket.
 
 In: the folder's path. Out: its lock, the path for the server's socket and, for other programs, the URL of the server that runs
 there.
 
 The process that started the server and the server itself hold `redis.lock` in the folder (flock). So the lock is free exactly
 when both are gone. The file also records the path of the socket, which is elsewhere if the folder's path is too long for a
-socket. A folder or a record that other users can write to is refused, because they could direct us to a server of theirs. Files
-are opened through the folder's descriptor, so nobody can exchange the folder in between.
+socket. A folder or a record that other users can write to is refused, because they could direct us to another server. Files are
+opened through the folder's descriptor, so the folder cannot be exchanged in between.
 """
 
 from __future__ import annotations
@@ -120,12 +120,11 @@ def find_private_redis(data_dir: str | Path) -> str | None:
 
 
 def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
-    """Return the URL as `find_private_redis` does, after waiting for a server that starts or loads its data. Waits only if a
-    server has run there before.
+    """Return the URL as `find_private_redis` does, after waiting for a server to start or load its data.
 
-    A command right after `headgate serve` runs before the server does. The folder then has the lock file of the last server.
-    Raises BusRefused: as `find_private_redis`; BusUnavailable: its owner holds the lock, and the server does not start in time,
-    or the current folder was deleted.
+    Waits only if a server has run there before. A command right after `headgate serve` runs before the server does, and the
+    folder then has the lock file of the last server. Raises BusRefused as `find_private_redis`, and BusUnavailable if the owner
+    holds the lock and the server does not start in time, or if the current folder was deleted.
     """
     try:
         lock = Path(data_dir).absolute() / LOCK_NAME
@@ -225,7 +224,7 @@ def server_pid(socket_path: str) -> int | None:
         reply = call(client, "INFO", "server")
         return int(reply.get("process_id", 0)) if isinstance(reply, dict) else 0
     except BusUnavailable:
-        return 0 if _is_listened_to(socket_path) else None  # busy, or stopped for a moment, but it exists
+        return 0 if _is_listened_to(socket_path) else None  # it exists, but is busy or stopped for a moment
     except HeadgateError:
         return 0  # perhaps another owner's server, which wants a password
     finally:
@@ -262,7 +261,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _is_listened_to(socket_path: str) -> bool:
-    """Return whether a process listens on a Unix socket. The kernel answers, however busy the process is."""
+    """Return whether a process listens on a Unix socket. The kernel answers even if the process is busy."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(PROBE_TIMEOUT_S)
         try:

@@ -1,4 +1,4 @@
-"""How far a write must get before it is confirmed: into Redis' memory, onto replicas, onto the disk. No I/O.
+"""How far a write must get before it is confirmed (Redis' memory, replicas, or the disk). No I/O.
 
 In: a publisher's requirement (`durable`). Out: the command that follows the write on its connection (WAIT, WAITAOF), and the
 meaning of its reply. Redis replicates and writes in order, so a reply that confirms a write confirms all earlier ones.
@@ -16,7 +16,7 @@ from headgate.events.numbers import is_whole
 MAX_REPLICAS = 16
 # How long a missing replica still counts. It may have been promoted, and the other replicas are about to follow it.
 GONE_S = 10.0
-# Primaries whose replicas a publisher remembers. Beyond that it forgets them all.
+# A publisher remembers the replicas of this many primaries. Beyond that it forgets them all.
 MAX_PRIMARIES = 1000
 
 
@@ -24,8 +24,7 @@ MAX_PRIMARIES = 1000
 class Durability:
     """A requirement: the number of replicas that must have the write, and whether the primary must sync it to its disk.
 
-    `all_replicas`: every online replica, and at least `replicas`. `count_online` counts them. Raises InvalidRequest: from
-    `read_durable`.
+    `all_replicas` means every online replica (`count_online`), and at least `replicas`.
     """
 
     replicas: int
@@ -37,7 +36,7 @@ class Durability:
         return replace(self, replicas=max(self.replicas, online))
 
     def command(self, wait_ms: int) -> tuple[str | int, ...]:
-        """Return the command that waits at most `wait_ms`, and whose reply reports how far the write got."""
+        """Return the command that waits at most `wait_ms` and reports how far the write got."""
         return ("WAITAOF", 1, 0, wait_ms) if self.disk else ("WAIT", self.replicas, wait_ms)
 
     def confirmed(self, reply: Any) -> tuple[int, bool | None]:
@@ -58,7 +57,7 @@ class Durability:
         return f"{replicas} of {self.replicas} replicas have it after {wait_ms / 1000:g} s"
 
 
-# By the replication id of a primary: the number of its replicas, and when it was last seen. In a Cluster there are several.
+# The number of replicas of a primary, by its replication id, and when it was last seen. A Cluster has several primaries.
 Replicas = dict[str, tuple[int, float]]
 
 
@@ -105,7 +104,7 @@ def read_durable(durable: object) -> Durability | None:
 
 
 def not_waited(reply: HeadgateError) -> str:
-    """Explain why Redis did not wait at all: it has no append-only file, or is older than WAITAOF (7.2). Or it waits still."""
+    """Explain a missing confirmation. Redis may lack an append-only file, be older than WAITAOF (7.2), or still wait."""
     if isinstance(reply, BusUnavailable) and not reply.redis_code:
         return "Redis has not confirmed it within the time of the call"
     return f"Redis did not wait for it: {reply.message}"

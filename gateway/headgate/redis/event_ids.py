@@ -5,9 +5,9 @@ several. If the topic is known, the index that log.lua keeps against duplicates 
 script compares the ids inside Redis, PART_EVENTS or PART_BYTES per call, so no payload crosses the network and no call blocks
 Redis for long. A client that reads the ids of a full log of large events itself would read 256 MB.
 
-`SentEvents` finds out which events that got no answer are in the log, for a program that continues after it was killed.
+`SentEvents` determines which events without an answer are in the log, for a program that continues after a kill.
 
-Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
+All functions raise BusUnavailable and BusRefused as `redis.client.call`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_receipt(text: bytes) -> tuple[str, int] | None:
 def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by: str) -> list[int]:
     """Return the indexed offsets of an id in a topic, newest first, for events of services and of `by`.
 
-    `by` is an `id_owner`. The log may have trimmed the event since. Two round trips, whatever the size of the log.
+    `by` is an `id_owner`. The log may have trimmed the event since. Two round trips for any size of the log.
     """
     fields = f"{topic}:{event_id}", f"{topic}:{by}/{event_id}"
     newest = int(call(client, "HGET", head_key(namespace), "ids") or 0)
@@ -77,7 +77,7 @@ Position = tuple[str, int]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A state of a log: its epoch ("": there was none) and newest offset, and the number of its newest hash of ids."""
+    """A state of a log, with its epoch ("" for none) and newest offset, and the number of its newest hash of ids."""
 
     epoch: str
     offset: int
@@ -85,14 +85,14 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class SentEvents:
-    """The events of one namespace's log that got no answer. Methods wait for Redis."""
+    """Events to one namespace's log without an answer. Methods wait for Redis."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
         self._log = EventLog(namespace, client)
 
     def standing(self) -> Standing:
-        """Return the state of the log. Call it before the events are sent, so that `find` can find them."""
+        """Return the state of the log, for `find`. Call it before sending the events."""
         epoch, offset, ids = call(self._client, "HMGET", head_key(self._namespace), "epoch", "offset", "ids")
         with reading(place_of(self._client, head_key(self._namespace)), head_key(self._namespace)):
             return Standing((epoch or b"").decode(), int(offset or 0), int(ids or 0))
@@ -101,12 +101,11 @@ class SentEvents:
         """Return the lineage of the log as far as it covers these epochs, and the newest offset."""
         head = self._log.head()
         if not set(epochs) <= {head.epoch}:
-            head = self._log.head("")  # with earlier epochs, which need one more right
+            head = self._log.head("")  # with earlier epochs, which requires another right
         return head.lineage or alone(head.epoch), head.offset
 
     def find(self, events: Sequence[tuple[str, str]], before: Standing) -> list[Position | None] | None:
-        """Return the position of each event, or None for one outside the log. Return None in place of the list if that cannot
-        be decided.
+        """Return the position of each event, or None for one outside the log; None instead of the list if undecidable.
 
         Args:
             events: topic and id of each, sent to this log without `by`.
@@ -151,7 +150,7 @@ def _is_on(line: Lineage, newest: int, position: Position) -> bool:
 
 
 class IdSearch:
-    """One search. `looked` counts the events compared so far; `at_end` is set once it has covered the whole log."""
+    """One search. `looked` counts the events compared so far. `at_end` is set once it has covered the whole log."""
 
     def __init__(
         self, client: Client, namespace: str, event_id: str, charge: Callable[[int], None] = lambda looked: None

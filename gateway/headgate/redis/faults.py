@@ -135,7 +135,7 @@ def refused(reason: str, redis_code: str = "") -> BusRefused:
 def translate(error: BaseException, where: str = "Redis", asked: str = "") -> HeadgateError:
     """Return the error of our tree for an error of redis-py or of the operating system, with the address of the server.
 
-    `asked` is the command with its key, for a refusal that is about one of them.
+    `asked` is the command with its key, for a refusal about one of them.
     """
     if isinstance(error, NO_REPLY):
         return refused(f"{where} sent a reply of a form that Redis does not have; needed: {NEEDED}")
@@ -177,7 +177,7 @@ def reply_error(text: bytes, where: str = "Redis", asked: str = "") -> HeadgateE
 
 @contextmanager
 def reading(where: str, key: str = "") -> Iterator[None]:
-    """Report a reply of a server that our code cannot read, as from something like Redis or a proxy. Raises BusRefused.
+    """Translate errors of code that reads a reply into BusRefused, because the peer may not be Redis.
 
     With `key` the reply is the content of that key, which another program may have written.
     """

@@ -1,4 +1,4 @@
-"""Loads a function library into Redis if it is missing or older than ours. No other state.
+"""Loads a function library into Redis if it is missing or older than ours.
 
 In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. A library is loaded rarely, at the
 first use of a process and after Redis lost its functions (an empty restart, FUNCTION FLUSH). In a Cluster each node has its own
@@ -6,7 +6,7 @@ libraries, and only the node without one gets it.
 
 A newer library stays, because a newer Headgate that shares this Redis needs it, and its calls stay compatible. If there is no
 library, the first process loads it and the others keep it. Loading a library again drops its server's token (`server` of a
-head), and every gateway would reconnect. Two processes of different versions that both find an old library race, since Redis
+head), and every gateway would reconnect. Two processes of different versions that both find an old library race, because Redis
 has no conditional FUNCTION LOAD REPLACE. The loser's version check at its next start corrects the result.
 """
 
@@ -32,7 +32,7 @@ ALREADY_LOADED = "already exists"
 
 
 class Library:
-    """One function library: its Lua `source`, its `version`, and calls that load it if it is missing.
+    """A function library, with its Lua `source`, its `version`, and calls that load it if missing.
 
     Args:
         package, file: the place of the source, which contains `local VERSION = <number>`.
@@ -53,7 +53,7 @@ class Library:
         Raises BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
 
         Args:
-            key: in a Cluster, ask the node that owns it. None: the oldest version of all primaries.
+            key: in a Cluster, ask the node that owns it. With None, returns the oldest version of all primaries.
         """
         versions = [self._version_at(run) for run in _servers(client, key)]
         return None if None in versions else min(version for version in versions if version is not None)
@@ -61,15 +61,15 @@ class Library:
     def ensure_loaded(self, client: Client, key: str | None = None) -> int:
         """Load the library unless Redis has this version or a newer one. Return the version in Redis.
 
-        `client`, `key`: as `loaded_version`. Raises BusUnavailable: Redis does not answer; BusRefused: Redis is too old, or
-        this user may not load functions.
+        `client` and `key` are as for `loaded_version`. Raises BusUnavailable if Redis does not answer, and BusRefused if it is
+        too old or this user may not load functions.
         """
         return min(self._ensure_at(run) for run in _servers(client, key))
 
     def try_to_update(self, client: Client, key: str) -> None:
-        """Replace an older library on the server that has `key`, if this user may and Redis has room. Waits for Redis.
+        """Replace an older library on the server of `key`, if this user may and Redis has room. Waits for Redis.
 
-        Raises BusUnavailable: Redis does not answer.
+        Raises BusUnavailable if Redis does not answer.
         """
         with suppress(BusRefused):
             self.ensure_loaded(client, key)
@@ -130,9 +130,9 @@ def _servers(client: Client, key: str | None) -> list[Callable[..., Any]]:
 
 
 def server_token(client: Client, key: str | bytes) -> str:
-    """Return the token (log.lua) of the Redis process that has a key; "" if its library is too old or this user may not ask.
+    """Return the token (log.lua) of a key's Redis process; "" if its library is too old or this user may not read it.
 
-    Raises BusUnavailable: no answer.
+    Raises BusUnavailable without an answer.
     """
     try:
         reply = call_at(client, key, "FCALL_RO", "headgate_version", 0, "server")
@@ -153,13 +153,11 @@ loaded_version, ensure_loaded, call_function = LOG_LIBRARY.loaded_version, LOG_L
 
 
 def write_all(client: Client, commands: Iterable[Command]) -> list[Any]:
-    """Run commands as `call_all`, of which a full Redis also runs each HSET, RPUSH and ZADD.
+    """Run commands as `call_all`, but run each HSET, RPUSH and ZADD even in a full Redis.
 
-    For keys with a bound that must be written then, such as revocations. A full Redis refuses these commands, unless a function
-    runs them. That takes a round trip for each, the right to call `headgate_write`, and a library that has it. A read that
-    follows such a write in the same call may not see it.
-
-    Raises HeadgateError: the first error among the replies, or as of `call_many`.
+    For bounded keys that must be written then, such as revocations. A full Redis refuses these commands unless a function runs
+    them. That takes a round trip for each, the right to call `headgate_write`, and a library with it. A later read in the same
+    call may not see such a write. Raises HeadgateError for the first error among the replies, or as `call_many`.
     """
     commands = list(commands)
     replies = call_many(client, commands)

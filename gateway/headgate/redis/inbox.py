@@ -1,10 +1,10 @@
 """Reads users' inboxes in Redis. Only inbox.lua writes them, in the same step as the append.
 
 In: a user, a part of the inbox. Out: items, newest first, with the unread count and the log position of both. For consumers and
-`headgate trace`: what a user has done about an event, and what the user has muted, in one round trip.
+`headgate trace`, also a user's actions on an event and the user's mutes, in one round trip.
 
-The ids of events that a user's browsers have shown (`mark_seen`) are in a sorted set for each user, by the time of their report:
-a hint, not a receipt, because any client that may join as the user may report anything.
+The ids of events shown by a user's browsers (`mark_seen`) are in a sorted set for each user, by the time of the report. They
+are a hint and not a receipt, because any client that may join as the user may report anything.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ from .lineage import Lineage
 MAX_ITEMS, MAX_BYTES, MAX_AGE_S = 1000, 2 * 1024 * 1024, 90 * 86400
 MAX_PAGE, MAX_CHANGED, MAX_MUTES = 100, 100, 64
 CHANNELS = ("mail", "page", "push")
-# The pauses before a page that is too old is read again. The client's other requests wait for them.
+# The pauses before an outdated page is read again. The client's other requests wait for them.
 READ_AGAIN_S = (0.05, 0.1, 0.2)
 _UNREAD, _ARCHIVED = b"u", b"a"
 
 
 class InboxItem(msgspec.Struct, frozen=True):
-    """An item: `id` is `<kind>/<id of the event>`, `at` the event's offset, `time` its time (ms since 1970), `data` its JSON."""
+    """An item.
+
+    `id` is `<kind>/<id of the event>`, `at` the event's offset, `time` its time (ms since 1970), `data` its JSON.
+    """
 
     id: str
     kind: str
@@ -65,16 +68,16 @@ class InboxPage(msgspec.Struct, frozen=True):
 def read_inbox(
     client: Client, namespace: str, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False
 ) -> InboxPage:
-    """Return a page of a user's inbox: at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
+    """Return a page of a user's inbox, at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
 
-    A page holds at most 64 KiB, or one item. Raises InvalidRequest: the user's name, `before` or `limit` is invalid;
-    BusUnavailable, BusRefused: as `redis.client.call`.
+    A page holds at most 64 KiB, or one item. Raises InvalidRequest for an invalid name, `before` or `limit`, and BusUnavailable
+    and BusRefused as `redis.client.call`.
     """
     return read_part(client, inbox_command(namespace, user, before, limit, archived=archived))
 
 
 def inbox_command(namespace: str, user: str, before: int | None, limit: int, *, archived: bool) -> Command:
-    """Return the command of a page, with arguments as of `read_inbox`. Raises InvalidRequest: one is invalid."""
+    """Return the command for a page, with arguments as of `read_inbox`. Raises InvalidRequest for an invalid one."""
     check_whole(limit, "limit", 1, MAX_PAGE, "items")
     if before is not None:
         check_whole(before, "before", 0, 2**53 - 1)
@@ -93,14 +96,14 @@ def read_part(client: Client, command: Command) -> InboxPage:
 
 
 def read_current(read: Callable[[], InboxPage], least: int, line: Lineage, wait: Callable[[float], object]) -> InboxPage:
-    """Return a page that has everything up to an offset, as read by `read`, which is called again while it has not.
+    """Return a page with everything up to an offset. Calls `read` again while its page is older.
 
-    During a failover the old primary still answers: as a replica that lags, or as a primary that nobody follows. Raises
-    BusUnavailable: the pages stay too old; HeadgateError: as `read`.
+    During a failover the old primary still answers, as a lagging replica or as a primary without followers. Raises
+    BusUnavailable if the pages stay too old, and HeadgateError as `read`.
 
     Args:
         least: the newest offset that a client may have had before this call.
-        line: that of the feed, before this call. A page of an epoch that is over there is of another server.
+        line: the feed's line before this call. A page of an epoch that has ended there comes from another server.
     """
     for pause_s in (*READ_AGAIN_S, None):
         page = read()
@@ -117,7 +120,7 @@ SEEN_S = 86400
 
 
 class UserFacts(NamedTuple):
-    """What one user has done about one event.
+    """One user's actions on one event.
 
     Attributes:
         is_read: the event is an item of an inbox, and the item is read or archived. One that the bounds of the inbox have removed
@@ -143,7 +146,7 @@ def mark_seen(client: Client, namespace: str, user: str, ids: Sequence[str]) -> 
 
 
 def read_user_facts(client: Client, namespace: str, user: str, topic: str, event_id: str) -> UserFacts:
-    """Return what a user has done about an event. Waits for Redis, one round trip.
+    """Return a user's actions on an event. Waits for Redis, one round trip.
 
     Raises InvalidRequest: `user` is not a valid name; BusUnavailable, BusRefused: as `redis.client.call`.
     """
@@ -160,7 +163,7 @@ def read_user_facts(client: Client, namespace: str, user: str, topic: str, event
 
 
 def muted_channels(mutes: Mapping[bytes, bytes], topic: str) -> frozenset[str]:
-    """Return the channels on which a topic is muted. `mutes`: channels, separated by blanks, by pattern."""
+    """Return the channels on which a topic is muted. `mutes` has channels, separated by blanks, by pattern."""
     plain = plain_topic(topic)
     return frozenset(
         channel

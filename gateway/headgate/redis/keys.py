@@ -1,10 +1,10 @@
 """All names of keys and channels in Redis, and of the functions that append. No I/O.
 
-The namespace is the hash tag, so all keys of one namespace live in one slot and the function library can touch them
-in one step. log.lua builds the same names from the log's key; a test holds the two together.
+The namespace is the hash tag, so all keys of one namespace are in one slot and the function library can use them in one step.
+log.lua builds the same names from the log's key, and a test compares the two.
 
-Keys belong to a database, but a message reaches subscribers in all databases of a server. So the name of a channel has the
-database (`@1`, after the hash tag), unless it is 0. No namespace contains an `@`.
+Keys belong to a database, but a message reaches subscribers in all databases of a server. So the name of a channel contains the
+database (`@1`, after the hash tag), unless it is 0. A namespace never contains an `@`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.events.topic import USERS
 # For all namespaces. The sorted set of revocations (score: their end, in seconds since 1970).
 REVOKED = "hg:revoked"
 DEFAULT_REVOKED_S = 3600
-# The sorted set of what operators have paused (score: its end, in seconds since 1970, or +inf).
+# The sorted set of operators' pauses (score: the end, in seconds since 1970, or +inf).
 PAUSED = "hg:paused"
 # The hash of API keys by id (api_keys.py has its values).
 API_KEYS = "hg:api-keys"
@@ -30,7 +30,7 @@ NAMESPACES = "hg:namespaces"
 DEMO_BOOK, DEMO_LOCK, DEMO_SECRET = "hg:demo:book", "hg:demo:lock", "hg:demo:secret"
 
 
-# The function for callers that have checked the payload, and the one that checks it in Redis.
+# The function for checked payloads, and the one that checks the payload in Redis.
 TRUSTED, STRICT = "headgate_append", "headgate_publish"
 
 
@@ -41,7 +41,7 @@ def _in_namespace(rest: str) -> Callable[..., str]:
     return lambda namespace, *parts: f"hg:{{{namespace}}}:{rest.format(*parts)}"
 
 
-# Keys by namespace. The stream of the log, whose entry ids are `<offset>-0`.
+# Keys by namespace. The stream of the log has entries with the ids `<offset>-0`.
 log_key = _in_namespace("log")
 # A key in the slot of the log that never exists, to test whether Redis takes a write to the log.
 trial_key = _in_namespace("trial")
@@ -55,7 +55,7 @@ gateways_key = _in_namespace("gateways")
 schemas_key = _in_namespace("schemas")
 # The sorted set of processes with members (score: last beat); presence.lua builds the others.
 presence_key = _in_namespace("presence")
-# By topic: the set of processes that have members in it. By topic and process: the hash of these members, by user.
+# By topic, the set of processes with members in it. By topic and process, the hash of these members by user.
 presence_topic_key, presence_members_key = _in_namespace("presence:topic:{}"), _in_namespace("presence:members:{}:{}")
 # The list of `occupied` and `vacated` events to publish.
 presence_news_key = _in_namespace("presence:news")
@@ -65,7 +65,7 @@ ids_key = _in_namespace("id:{}")
 group_key = _in_namespace("group:{}")
 # By user: the sorted set of event ids that this user's browsers have shown (score: time of the report).
 seen_key = _in_namespace("seen:{}")
-# By the user's word in topics: the hash with the inbox (inbox.lua has its fields), and that with what the user has muted.
+# By the user's word in topics, the hash of the inbox (inbox.lua has its fields), and the hash of the user's mutes.
 inbox_key, mutes_key = _in_namespace("inbox:{}"), _in_namespace("inbox:{}:mutes")
 # By part: a hash with the traces of single events (reports.py).
 trace_key = _in_namespace("trace:{}")

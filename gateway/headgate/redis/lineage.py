@@ -1,10 +1,10 @@
-"""The lineage of a log, the line of epochs that leads to its head, and what a log returns: heads and entries. No I/O.
+"""The lineage of a log, which is the line of epochs that leads to its head, and the heads and entries of a log. No I/O.
 
 One Redis process writes an epoch. The process that appends next, after a restart or a failover, begins another epoch, and offsets
-continue (log.lua). If Redis has lost the end of its log in between, the new epoch begins below offsets that were in use.
+continue (log.lua). If Redis has lost the end of its log in between, the new epoch begins below offsets already used.
 
-A position (epoch, offset) is that of the event at `offset` on the line that leads to `epoch`. It is on the line of a later head
-if and only if `offset` is not above the end of its epoch there, which is the offset before the next epoch begins.
+A position (epoch, offset) belongs to the event at `offset` on the line that leads to `epoch`. It is on the line of a later head
+if and only if `offset` is not above the end of its epoch there, which is the offset before the start of the next epoch.
 Decision 18 (docs/decisions) has the argument.
 """
 
@@ -19,25 +19,25 @@ from typing import TypedDict
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.events.event import ID_COUNTS_S, Event
 
-# Lost epochs that a gateway remembers, to report to clients what they saw in them.
+# How many lost epochs a gateway remembers, to report to clients which events they saw in them.
 MAX_LOST = 64
 
 
 class LogPosition(TypedDict):
-    """A position in the log, `{"epoch": str, "offset": int}` as in JSON: everything up to `offset` in `epoch`."""
+    """A position in the log, after everything up to `offset` in `epoch`, as JSON `{"epoch": str, "offset": int}`."""
 
     epoch: str
     offset: int
 
 
 class Fate(StrEnum):
-    """The fate of a published event, as `Publisher.check` returns it. Each is a text: its name in lower case.
+    """The fate of a published event, from `Publisher.check`. Each is a str, its name in lower case.
 
     Attributes:
         IN_LOG: the log has it.
         ROLLED_BACK: Redis has lost it with the end of its log.
         TRIMMED: it is older than the retention of the log.
-        UNKNOWN: another log, which never had this epoch, has lost all of it, or has begun too many since.
+        UNKNOWN: the log never had this epoch, has lost all of it, or has begun too many since.
     """
 
     IN_LOG = "in_log"
@@ -52,8 +52,8 @@ class Lineage:
 
     Attributes:
         epoch: the newest.
-        ends: the epochs before it, the newest first, each with the newest offset that it shares with this line.
-        lost: epochs that are not on this line, the newest last, each with a line that it was on.
+        ends: the epochs before it, the newest first, each with its newest offset on this line.
+        lost: epochs off this line, the newest last, each with a former line of its own.
     """
 
     epoch: str
@@ -64,8 +64,8 @@ class Lineage:
         """Return the newest offset at which a position of an epoch is on this line, or None for an unknown epoch.
 
         Args:
-            epoch: that of the position.
-            head: the newest offset of the log. It is the end of the epoch that is still written.
+            epoch: of the position.
+            head: the newest offset of the log, which is the end of the current epoch.
         """
         end = self._end_here(epoch, head)
         before = self.lost.get(epoch) if end is None else None
@@ -84,7 +84,7 @@ class Lineage:
     def fork(self, other: Lineage, head: int) -> int | None:
         """Return the newest offset that this line's newest epoch shares with another line, or None.
 
-        The other line may lack the newest epochs of this one: Redis can lose the beginning of an epoch too.
+        The other line may lack the newest epochs of this one, because Redis can also lose the beginning of an epoch.
 
         Args:
             other: the line that Redis is on now.

@@ -30,19 +30,18 @@ from .keys import LOADS
 LEASE_S, LEFT_S = 15, 300
 # No process has this id.
 _REQUEST = "rebalance"
-# How long a request counts. A gateway that was unreachable for a while reads it, and one that starts tomorrow does not.
+# How long a request counts. A gateway reads it even after a short outage, but not if it starts tomorrow.
 REQUEST_S = 300
 MAX_PER_S = 1000
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """One process: its sessions, when it began (by Redis' clock; 0: with its first word), the namespaces that it serves, and the
-    time of this word.
+    """One process, with its sessions, its start by Redis' clock (0 in its first row), its namespaces, and the row's time.
 
-    A process that only drains serves nothing any more. An older gateway leaves out the rest: `name` (machine and process id),
-    `version`, `max_files` (descriptors that it may have open), `skew_ms`, by which its clock is ahead of Redis' (as sure as the
-    round trip was short), `server`, the token of the Redis process that its events come from (several: joined by commas; "": not
-    known, or a Cluster), and the `versions` of its hashes in the shared table.
+    A draining process serves no namespaces. An older gateway leaves out the rest, which are `name` (machine and process id),
+    `version`, `max_files` (its limit of descriptors), `skew_ms` (by how much its clock is ahead of Redis', within the round
+    trip), `server` (the token of the Redis process that its events come from, several joined by commas, "" if unknown or in a
+    Cluster), and the `versions` of its hashes in the shared table.
     """
 
     sessions: int
@@ -57,17 +56,16 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     versions: dict[str, int] = {}
 
     def is_at(self, server: str) -> bool:
-        """Return whether its events come from this Redis process, as far as both are known."""
+        """Return whether its events come from this Redis process. True if either is unknown."""
         return not server or self.server in ("", server)
 
 
 class LoadTable(NamedTuple):
-    """What was found at a time by Redis' clock.
+    """The contents of the hash at a time by Redis' clock.
 
-    The loads that are valid, by process id; the operator's request for a balance, if there is one (its time, and the clients per
-    second that each process takes); `left`: last words of processes that were given to
-    another server, unless they have ended; `living`: the rows of all that live, also of those that drain; `gone`: fields to take
-    out; all `fields`.
+    It has the valid loads by process id, and the operator's request for a balance, if any (its time, and the clients per second
+    for each process). `left` are the last rows of processes now at another server, unless they have ended. `living` are the
+    rows of all live processes, including draining ones. `gone` are fields to remove. `fields` are all fields.
     """
 
     now_s: int
@@ -85,7 +83,7 @@ def process_name() -> str:
 
 
 def now_s(client: Client) -> int:
-    """Return the time by the clock that all of these times are of."""
+    """Return the time by the clock of all these times."""
     return int(clock(client)[0])
 
 
@@ -101,16 +99,16 @@ def clock(client: Client, wall_s: Callable[[], float] = time.time) -> tuple[floa
 def read(client: Client, server: str = "") -> LoadTable:
     """Return the loads. Two round trips.
 
-    `server` is the token of the Redis process that has them; without it, none are `left`.
+    `server` is the token of the Redis process that has them. Without it, none are `left`.
     """
     return read_rows(now_s(client), call(client, "HGETALL", LOADS), server)
 
 
 def request(client: Client, per_s: float) -> None:
-    """Ask all gateways for a balance, with so many clients per second for each process that takes some. A later call wins.
+    """Ask all gateways to balance, with `per_s` clients per second for each process that takes some. A later call wins.
 
     Raises:
-        InvalidRequest: a rate that cannot be.
+        InvalidRequest: `per_s` is out of range.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
     if not (is_number(per_s, 0, MAX_PER_S) and per_s):

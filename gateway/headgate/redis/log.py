@@ -1,7 +1,7 @@
 """Reads a namespace's log: its head, and pages of events. Only log.lua writes it.
 
 In: a command client from redis/client.py. Out: `Head`, and pages of `Entry`: an event, or the error that prevents its delivery.
-Offsets are contiguous, so an offset that is missing inside a page is gone.
+Offsets are contiguous, so a missing offset inside a page is gone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST_MAX_BYTES = 1024 * 1024
 RECONNECT_S = 5.0
 # The time over which `events_per_s` measures.
 RATE_WINDOW_S = 10.0
-# The argument of processes that look for users' events on the users' channels only, as in log.lua.
+# The argument of processes that read users' events only on the users' channels, as in log.lua.
 KNOWS_USERS = "users"
 # The size of an entry without its topic and payload, as in log.lua.
 ENTRY_BYTES = 128

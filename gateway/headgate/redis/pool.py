@@ -3,8 +3,8 @@
 In: redis-py's arguments for a connection. Out: an open connection, for one command or one batch. A caller beyond
 `max_connections` waits until one is returned.
 
-redis-py's blocking pool counts each step for metrics of its own and locks twice. Threads and greenlets may share a pool. A forked
-child begins without connections, and `reset_in_child` lets other parts begin again there too.
+redis-py's blocking pool counts each step for its metrics and locks twice. Threads and greenlets may share a pool. A forked
+child starts without connections, and `reset_in_child` lets other parts start again there, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 import redis
 
-# A wait that ends so much later than it should shows that the process did not run in between.
+# A wait that ends later than this after its limit shows that the process did not run in between.
 STOOD_STILL_S = 0.05
 
 
@@ -74,7 +74,7 @@ class Pool(redis.ConnectionPool):
                 self._returned.notify()
 
     def drop_idle(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         taken: list[Any] = []
         with suppress(IndexError):
             while True:
@@ -90,9 +90,10 @@ class Pool(redis.ConnectionPool):
             connection.disconnect()
 
     def _next(self) -> Any:
-        """Return a connection that has come back, or a new one.
+        """Return a returned connection or a new one.
 
-        The time that this process stood still does not count, once: the reply to the caller with the connection came in it.
+        Once, time during which this process stood still does not count, because a reply for the caller with the connection came
+        then.
         """
         until_s, is_extended, is_over = monotonic() + self._timeout_s, False, False
         with self._returned:
@@ -116,19 +117,19 @@ class Pool(redis.ConnectionPool):
 
 
 def _is_broken(connection: Any) -> bool:
-    """Return whether an idle connection is closed, or has bytes that belong to no command."""
+    """Return whether an idle connection is closed or has stray bytes."""
     try:
         return bool(connection.can_read(0))
     except (redis.RedisError, OSError):
         return True
 
 
-# Objects that begin again in a forked child, where the threads that hold their locks and connections do not exist.
+# Objects to reset in a forked child, which lacks the threads that hold their locks and connections.
 _parts = WeakSet[Any]()
 
 
 def reset_in_child(part: Any) -> None:
-    """Call `reset` in each child that is forked while `part` exists."""
+    """Call `reset` in each child forked while `part` exists."""
     _parts.add(part)
 
 

@@ -43,7 +43,7 @@ class Written(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """The answer to a beat: whether Redis still knew this process, the waiting events, the time, each process's last beat."""
+    """The answer to a beat, with whether Redis still knew this process, the waiting events, the time, and each last beat."""
 
     known: bool
     news: int
@@ -61,7 +61,7 @@ class News(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One process's record of a user: connections, their start (ms since 1970), the time of `meta`, and `meta` as JSON."""
+    """One process's record of a user, with connections, their start (ms since 1970), the time of `meta`, and `meta` as JSON."""
 
     connections: int
     since_ms: int

@@ -1,4 +1,4 @@
-"""The server at an address: decides when to ask for it again, and which connections lead to a former server. No I/O, no clock.
+"""Decides when to ask again for the server at an address, and which connections lead to a former one. No I/O, no clock.
 
 After a failover an address leads to another server, and the old primary may continue to answer. Each connection notes its
 server (`note`): the token or, with Sentinels, host and port. Before use, a connection asks again where the address leads if the
@@ -78,7 +78,7 @@ class PrimarySwitch:
         self._next_s = self._next_s or now_s + self._every_s
 
     def is_due(self, now_s: float) -> bool:
-        """Return whether the caller should ask now. For a while no other caller is asked to, so the others need not wait."""
+        """Return whether the caller should ask now. For a while no other caller should, so that the others do not wait."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + self._every_s
@@ -121,7 +121,7 @@ class PrimarySwitch:
                     follower.leave()
 
     def is_torn(self, now_s: float) -> bool:
-        """Return whether the address has just led to two primaries by turns, so that nothing may be sent to either."""
+        """Return whether the address has just alternated between two primaries, so that nothing may be sent to either."""
         return now_s < self._torn_until_s
 
     def is_left(self, server: str, count: int) -> bool:
@@ -141,7 +141,7 @@ class PrimarySwitch:
             follower.leave()
 
     def unfollow(self, follower: Any) -> None:
-        """Stop following, as the connection is closed. Idempotent."""
+        """Stop following, because the connection is closed. Idempotent."""
         self._followers.pop(id(follower), None)
 
     def forget_followers(self) -> None:

@@ -1,9 +1,9 @@
-"""Reads the replies of a gateway's connections: redis-py's `parser_class`, with hiredis.
+"""Reads the replies of a gateway's connections with hiredis, as redis-py's `parser_class`.
 
-In: a connection of redis-py that has connected. Out: replies, and whether there is more to read. Each use of a connection asks
-that, so that a reply too many is never taken for that of the next command. redis-py's own class asks with a new poll, which takes
-15 to 35 µs under gevent, longer than the rest of a command. Elsewhere it takes 1 µs, so a process that only publishes keeps that
-class (docs/decisions/0062-public-redis-py-only.md).
+In: an open connection of redis-py. Out: replies, and whether there is more to read. Each use of a connection checks this, so
+that a stray reply is never read as the next command's. redis-py's class checks with a new poll, which takes 15 to 35 µs under
+gevent, longer than the rest of a command. Elsewhere it takes 1 µs, so a process that only publishes keeps that class
+(docs/decisions/0062-public-redis-py-only.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Replies:
         self._has_tls = False
 
     def on_connect(self, connection: Any) -> None:
-        """Begin with a new connection. `_sock` is redis-py's own; tests/contract/test_redis_py_corners.py pins it."""
+        """Begin with a new connection. `_sock` is private to redis-py; tests/contract/test_redis_py_corners.py pins it."""
         self._sock = connection._sock
         self._has_tls = hasattr(self._sock, "pending")  # it may hold bytes that the descriptor does not report
         self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=DefaultParser.parse_error)
@@ -66,7 +66,7 @@ class Replies:
 
         Raises:
             redis.ConnectionError: the connection is closed, or the reply says that Redis cannot serve now.
-            redis.InvalidResponse: it is no reply.
+            redis.InvalidResponse: it is not a reply.
             OSError: the connection broke, or nothing came in time.
         """
         sock, reader = self._sock, self._reader

@@ -1,4 +1,4 @@
-"""Redis behind Sentinels: where the primary is.
+"""Finds the primary of a Redis with Sentinels.
 
 In: a RedisUrl that names Sentinels and the primary. Out: the primary, for connections that connect, and that check now and then
 whether it has changed (bounded.py decides when).
@@ -105,7 +105,7 @@ class Discovery:
     def newer_primary(self, within_s: float) -> Node | None:
         """Ask the next Sentinel, and return host and port of the primary that counts then; None if it has not answered.
 
-        Waits `within_s` at most, and skips Sentinels that were silent a moment ago.
+        Waits at most `within_s`, and skips recently silent Sentinels.
         """
         awake = self.awake() or self.address.hosts
         self._turn += 1
@@ -113,7 +113,7 @@ class Discovery:
         return self._counted(answers).node if answers else None
 
     def awake(self) -> list[Node]:
-        """Return the Sentinels that have not been silent."""
+        """Return the Sentinels without recent silence."""
         return [each for each in self.address.hosts if not self._is_silent(each)]
 
     def _is_silent(self, sentinel: Node) -> bool:
@@ -121,7 +121,7 @@ class Discovery:
 
     def _counted(self, answers: Sequence[Answer]) -> Answer:
         """Return the answer that counts, from one or more fresh answers."""
-        # Compared with the present state, since other connections may have asked during the wait.
+        # Compared with the present state, because other connections may have asked during the wait.
         newest = newest_of(self._newest, list(self._last.values()), len(self.address.hosts))
         assert newest is not None
         self._newest = newest
@@ -173,7 +173,7 @@ class Discovery:
 
 @lru_cache(MAX_ADDRESSES)
 def discovery_of(address: RedisUrl) -> Discovery:
-    """Return what all pools of this process ask that go to an address, so that they share the answers."""
+    """Return the discovery of an address, which all pools of this process share."""
     return Discovery(address)
 
 

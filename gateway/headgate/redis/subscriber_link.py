@@ -95,7 +95,7 @@ class SubscriberLink:
         connection: Any = connection_pool(url, self._connect_timeout_s).make_connection()
         try:
             connection.connect()
-            connection.ask_server()  # now, since a subscribed link cannot ask
+            connection.ask_server()  # now, because a subscribed link cannot ask
         except FAULTS as error:
             tls = isinstance(connection, redis.SSLConnection)
             raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)

@@ -1,7 +1,7 @@
-"""A watch over the clock of some data in Redis (clock.lua) keeps the last time from Redis, and its age. No I/O.
+"""Keeps the last time from the clock of some data in Redis (clock.lua), and its age. No I/O.
 
-In: times from Redis. Out: the arguments of the next call, every WATCH_EVERY_S. They show whether the wall clock of Redis was set,
-or no call came for a while.
+In: times from Redis. Out: the arguments of the next call, every WATCH_EVERY_S. They show whether the wall clock of Redis was
+set or calls have paused.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ class TimeWatch:
         return (self._redis_ms, int((self._now_s() - self._received_s) * 1000)) if self._redis_ms else ()
 
     def observe(self, reported_ms: int) -> None:
-        """Take a time that has just come; 0 means that there is no clock, and voids the last time."""
+        """Take a fresh time. 0 means that there is no clock, and voids the last time."""
         self._redis_ms, self._received_s = reported_ms, self._now_s()

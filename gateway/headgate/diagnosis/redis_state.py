@@ -169,7 +169,7 @@ def check_rights(client: Client, url: str) -> Iterator[CheckResult]:
     if is_open(url):
         yield fault(
             "password",
-            f"none at {redacted_address(url)}, so whoever reaches it publishes, reads and revokes",
+            f"none at {redacted_address(url)}, so every program that reaches it may publish, read and revoke",
             "make users with passwords (docs/operations/redis-users.md), and put one into HEADGATE_REDIS_URL",
         )
     refused = [

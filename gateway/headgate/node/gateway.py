@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.gateway")
 
-# What a message adds to its payload: names, ids, escapes. A larger message ends the connection (1009). A payload above its limit
-# in a message below this one is refused in the acknowledgement, and the connection lives.
+# The names, ids and escapes that a message adds to its payload. A larger message ends the connection (1009). For a payload
+# above its limit in a message below this limit, the acknowledgement has a refusal, and the connection stays.
 ENVELOPE_BYTES = 4096
 
 
@@ -105,7 +105,7 @@ class Gateway:
             namespace.start()
 
     def not_ready(self) -> list[str]:
-        """Return lines for the operator: why clients are refused, and what to do. Empty if Redis is usable."""
+        """Return lines for the operator about why clients are refused, and the remedy. Empty if Redis is usable."""
         for namespace in self.namespaces.values():
             if not namespace.bus.up and namespace.bus.last_error is not None:
                 message, *advice = namespace.bus.last_error.lines()
@@ -113,7 +113,7 @@ class Gateway:
         return []
 
     def own(self, letters: str) -> None:
-        """Begin the ids of sessions with letters that name this worker. Call it before clients connect."""
+        """Set the prefix of session ids that names this worker. Call it before clients connect."""
         self._sockets.engine.owner = letters
 
     @property
@@ -137,9 +137,9 @@ class Gateway:
     def reload(self, wanted: Settings) -> tuple[list[str], list[str]]:
         """Apply other settings, as far as a running gateway can (`changes`), and read keys and schemas again.
 
-        Returns the settings that differ, as HEADGATE_ names: those in force now, and those that need a restart.
-        If the file of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError: the schemas
-        are wrong; nothing has changed.
+        Returns the HEADGATE_ names of differing settings, first those in force now, then those that need a restart.
+        If the file of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError, without a
+        change, for invalid schemas.
         """
         settings, applied, needs_restart = changes(self.settings, wanted, () if self.access.logins.takes_tokens else OF_TOKENS)
         apply_schemas = self.publisher.prepare_schemas(settings.schemas, settings.schema_check_in_force())
@@ -153,7 +153,7 @@ class Gateway:
         return applied, needs_restart
 
     def drain(self, within_s: float, *, alone: bool = False) -> None:
-        """Move clients to another gateway: notify them, refuse new ones, and end the remaining connections one after the other.
+        """Notify clients to move to another gateway, refuse new ones, and end the remaining connections one after the other.
 
         A client that waits for the answer of a function moves after it. If this gateway is `alone`, all move at once, after the
         last answer. The gateway is not ready from now on. Waits about `within_s` seconds at most, and not at all without clients
@@ -216,8 +216,8 @@ class Gateway:
         )
 
 
-# Settings that take effect at once. A limit counts from now on, and clients above it stay. Sessions and clients
-# keep the bounds that they were opened with. A test holds docs/operations/install.md to this list.
+# Settings that take effect at once. A limit counts from now on, and clients above it stay. Sessions and clients keep the bounds
+# from their start. A test compares docs/operations/install.md with this list.
 RELOADED = (
     "log_level",
     "token_secret",
@@ -234,7 +234,7 @@ RELOADED = (
     "schemas",
     "schema_check",
 )
-# Of these, the ones that wait for a restart where tokens were not accepted before.
+# Of these, the ones that need a restart if tokens were not accepted before.
 OF_TOKENS = ("token_secret", "token_keys")
 
 
@@ -252,7 +252,7 @@ def warn_of_open_redis(url: str) -> None:
     """Log a warning if Redis is on another machine and has no password."""
     if is_open(url):
         log.warning(
-            "Redis without a password", at=redacted_address(url), effect="whoever reaches it publishes, reads and revokes"
+            "Redis without a password", at=redacted_address(url), effect="every program that reaches it may publish and revoke"
         )
 
 

@@ -13,7 +13,7 @@ from .namespace import Namespace
 
 @dataclass
 class State:
-    """The state of the whole process. `admission` is a word of population/shedding.py, `paused` lists the pauses."""
+    """The state of the whole process. `admission` is a word of population/shedding.py. `paused` lists the pauses."""
 
     sessions: int = 0
     draining: bool = False
@@ -24,7 +24,7 @@ class State:
 
 
 class NamespaceHealth(TypedDict):
-    """A namespace: where its feed is, how many clients it has, and why its bus is down."""
+    """The health of a namespace, with the position of its feed, the number of its clients, and the error of its bus, if any."""
 
     bus: str
     epoch: str | None
@@ -34,7 +34,7 @@ class NamespaceHealth(TypedDict):
 
 
 class Health(TypedDict):
-    """The health of a gateway. `error` says why a process cannot have a gateway; it is then down."""
+    """The health of a gateway. With `error` a process cannot have a gateway and is down."""
 
     ready: bool
     bus: str
@@ -50,8 +50,9 @@ class Health(TypedDict):
 def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
     """Return `{ready, bus, build, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
-    Ready means that events flow and clients are admitted, which requires that the revocations are known. `admission` says whether
-    there is room for newcomers. A full gateway stays ready. A balancer that took it out would fill up the others in turn.
+    Ready means that events flow and clients are admitted, which requires that the revocations are known. `admission` shows
+    whether there is room for new clients. A full gateway stays ready, because a balancer would otherwise fill up the others in
+    turn.
     """
     states: dict[str, NamespaceHealth] = {}
     for name, namespace in namespaces.items():

@@ -1,7 +1,8 @@
-"""Searches of one namespace's log for a client: its head, a page to replay, where pasts begin; and the log's line.
+"""Searches one namespace's log for clients, and knows its line of epochs.
 
-In: requests of a client. Out: offsets and events. Searches go one at a time over one connection. Each client (by its user, or
-its address) reads at a limited rate. Both limits may make the caller wait.
+In: requests of a client. Out: the head of the log, pages to replay, and the offsets at which requested pasts begin. Searches
+run one at a time over one connection. Each client (by its user, or its address) reads at a limited rate. Both limits may make
+the caller wait.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class LogSearch:
         self._topics.clear()
 
     def cut(self, end: int) -> None:
-        """Forget everything above an offset, because the log goes on in another epoch."""
+        """Forget everything above an offset, because the log continues in another epoch."""
         self._topics.cut(end)
 
     def head(self, known_epoch: str) -> Head:
-        """Return where the log stands, with its lineage if its epoch is not `known_epoch`. Waits for Redis.
+        """Return the head of the log, with its lineage if its epoch is not `known_epoch`. Waits for Redis.
 
         Raises BusUnavailable, BusRefused: as `redis.client.call`, or no turn within SEARCH_TURN_S.
         """
@@ -92,7 +93,7 @@ class LogSearch:
             sleep(wait_s)
 
     def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
-        """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to go on from, if any.
+        """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to continue from, if any.
 
         May switch greenlets. Raises BusUnavailable, BusRefused: as `head`. BusUnavailable also when the log has left the epoch
         of `wanted`.
@@ -105,7 +106,7 @@ class LogSearch:
         return events, next_ if next_ <= wanted.last else None
 
     def page_back(self, pattern: str, before: int, epoch: str | None, limit: int) -> tuple[list[Event], int | None]:
-        """Return matching events of one page of the log below an offset, newest first, and the offset to go on from, if any.
+        """Return matching events of one page of the log below an offset, newest first, and the offset to continue from, if any.
 
         At most `limit`, and about REPLAY_BYTES of them. May switch greenlets. Raises as `page`.
         """
@@ -154,23 +155,23 @@ def _part(entries: Iterable[Entry], pattern: str, limit: int) -> tuple[list[Even
 
 
 class Line:
-    """The line of the log as this gateway knows it: where positions of clients, of any epoch, stand on it.
+    """The line of the log, as this gateway knows it, for positions of clients in any epoch.
 
-    By the lineage of the feed. This gateway asks Redis before it reports a loss, because the position may come from another
-    gateway, further ahead.
+    It uses the lineage of the feed. Before it reports a loss it asks Redis, because the position may come from another gateway,
+    further ahead.
     """
 
     def __init__(self, bus: Bus, feed: LiveFeed, search: LogSearch) -> None:
         self.bus, self.feed, self.search = bus, feed, search
 
     def end_of(self, epoch: str, offset: int) -> int | None:
-        """Return the newest offset at which a position of an epoch is on the line. None: the epoch is unknown.
+        """Return the newest offset at which a position of an epoch is on the line; None for an unknown epoch.
 
         The answer refers to the epoch of the bus on return. Waits for Redis if this gateway does not know the position to be on
         the line.
 
         Raises:
-            BusUnavailable: the log goes on in an epoch that the feed has not met yet. Its next fence will find that.
+            BusUnavailable: the log continues in an epoch that the feed has not seen yet. Its next fence will.
             BusUnavailable, BusRefused: as `LogSearch.head`.
         """
         end = self.bus.lineage.end_of(epoch, self._newest())
@@ -178,7 +179,7 @@ class Line:
             return end
         head = self.search.head(epoch)
         if head.epoch != self.bus.epoch:
-            raise BusUnavailable("the log goes on in an epoch that this gateway has not met yet")
+            raise BusUnavailable("the log continues in an epoch that this gateway has not seen yet")
         self.bus.note_head(head.offset)
         newest = max(head.offset, self._newest())
         end = self.bus.lineage.end_of(epoch, newest)

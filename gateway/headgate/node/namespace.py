@@ -1,4 +1,4 @@
-"""One namespace of the gateway: its clients, their subscriptions, and the path from its bus to them.
+"""One namespace of the gateway, with its clients, their subscriptions, and the path from its bus to them.
 
 In: joins, requests and leaves from the gateway; events and notices of faults from the bus. Out: calls on the parts: the
 subscriptions (subscriptions.py), searches of the log (log_search.py), the live feed and the clients that catch up (delivery),
@@ -50,8 +50,8 @@ _JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
 class Namespace:
     """See the module. Implements `bus.Receiver`.
 
-    Calls `on_log_lost` when the log is another one; it must not wait. `retention_s`: how long an event stays in the log at the
-    present rate (cluster/log_maintenance.py sets it every few seconds).
+    Calls `on_log_lost`, which must not wait, when another log has replaced the log. `retention_s` is how long an event stays in
+    the log at the present rate (cluster/log_maintenance.py sets it every few seconds).
     """
 
     def __init__(self, name: str, redis_url: str, settings: Settings, authorizing: Authorizing, presence: Presence) -> None:
@@ -102,7 +102,7 @@ class Namespace:
         """Forget a client, its subscriptions and its part in presence. Idempotent. Lets the loop run, after the client is
         removed.
 
-        `in_order`: the client has said goodbye; otherwise its connection broke.
+        `in_order` is True if the client said goodbye, and False if its connection broke.
         """
         client = self.clients.pop(session, None)
         if client is not None:
@@ -129,25 +129,25 @@ class Namespace:
         return outcomes[0]
 
     def place(self, client: Client) -> int:
-        """Return the offset after which a subscription that became active just now brings events."""
+        """Return the offset after which a subscription activated just now brings events."""
         return client.place(self._live.position())
 
     def audience(self, topic: str) -> tuple[Client, ...]:
-        """Return the clients that would get an event of this topic now."""
+        """Return the clients that would now get an event of this topic."""
         return self._matcher.match(topic).clients
 
     def had(self, client: Client) -> int:
-        """Return the offset up to which a client has its events, received or on their way. Pasts do not count."""
+        """Return the offset up to which a client has its events, or they are on their way. Requested pasts do not count."""
         return client.had(self._live.position())
 
     def resume(self, client: Client, point: Position | None) -> tuple[bool | None, Position | None]:
-        """Let a newly joined client go on from its point. Its subscriptions are active already.
+        """Let a newly joined client continue from its point. Its subscriptions are already active.
 
-        The point may be of an epoch before the log's. The lineage says how much the two share.
+        The point may be of an earlier epoch. The lineage shows how much the two share.
 
-        Returns whether it was resumed, and where it goes on. None: there was nothing to resume. True: everything since was in the
-        log a second ago. False: the log was lost (then without a place), has lost its end, or no longer reaches back that far; a
-        gap says which, and the client goes on with the events that exist.
+        Returns whether it was resumed, and where it continues. None means that there was nothing to resume. True means that
+        everything since was in the log a second ago. False means that the log was lost (then without a position), has lost its
+        end, or no longer reaches back that far. A gap reports which, and the client continues with the existing events.
 
         Raises:
             BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis did not answer or is further ahead itself.
@@ -165,25 +165,26 @@ class Namespace:
             return self._resumed(False)
         # Its subscriptions are active, so live events may be queued already (the connection is corked until `welcome`).
         bus, start = self.bus, self._live.resume(client, point.offset, end)
-        # The head was read at the last fence. Trimming by count has gone on since, and follows from `reached`.
+        # The head was read at the last fence. Trimming by count has continued since, and follows from `reached`.
         oldest = max(bus.first, bus.reached - (self._settings.log_max_events or MOST_LOG_EVENTS) + 1)
         return self._resumed(start == point.offset and start + 1 >= oldest, Position(bus.epoch or "", start))
 
     def position(self, client: Client, start: Position | None) -> int:
-        """Return the offset for a welcome: that of the live feed, or the place where a new client begins."""
+        """Return the offset for a welcome, which is the live feed's, or where a new client begins."""
         return self._live.position() if start is not None else self._live.welcome_offset(client)
 
     def history(self, client: Client, request: object) -> dict[str, object]:
         """Return the newest events of `{pattern, before?: {offset, epoch?}, limit?}`: `{events: [[topic, data, meta]…], before}`.
 
-        The newest event comes first. `before` is the position to go on from, or None if the log has no older events. One call
-        reads one page of the log, so it may find fewer than `limit`, or none. May switch greenlets. Raises InvalidRequest,
+        The newest event comes first. `before` is the position to continue from, or None if the log has no older events. One
+        call reads one page of the log, so it may return fewer than `limit`, or none. May switch greenlets. Raises
+        InvalidRequest,
         InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused.
         """
         pattern, before, before_epoch, limit = read_history(request)
         self._wait_to_read(client, pattern)
         last = MAX_OFFSET if before is None else before - 1
-        # Where nobody listens the feed is some seconds behind, and another gateway may have shown more.
+        # Without listeners the feed lags by some seconds, and another gateway may have shown more.
         end = self._line.end_of(before_epoch or self.bus.epoch or "", last)
         if end is None and before_epoch is not None:
             raise InvalidRequest("before: the log does not know its epoch (any more); ask without it for the newest events")
@@ -207,9 +208,9 @@ class Namespace:
         self._check_again(client, pattern)
 
     def _check_again(self, client: Client, pattern: str) -> None:
-        """Refuse a client that has lost a pattern while it waited. Waits if its rights have to be read again first.
+        """Refuse a client that lost a pattern while waiting. Waits if its rights must be read again first.
 
-        Raises Forbidden; Unauthorized: it has left.
+        Raises Forbidden, and Unauthorized if it has left.
         """
         self.bus.wait_held()
         self.subscriptions.check_in(client)
@@ -248,7 +249,7 @@ class Namespace:
     def current_inbox(
         self, read: Callable[[], InboxPage], had: tuple[str, int] | None, client: Client | None = None
     ) -> InboxPage:
-        """Return a page of an inbox that has every event of this gateway, or of a client, and those up to `had` (epoch, offset).
+        """Return a page of an inbox with every event of this gateway, or of a client, and those up to `had` (epoch, offset).
 
         Raises:
             InvalidRequest: the log does not know the epoch, and there is no client.
@@ -260,7 +261,7 @@ class Namespace:
             end = offset if epoch == self.bus.epoch else self._line.end_of(epoch, offset)
             if end is None and client is None:
                 raise InvalidRequest("epoch: the log does not know it (any more); read the inbox without a position")
-            least = max(least, min(offset, end or 0))  # an unknown log: a client is notified of that anyway
+            least = max(least, min(offset, end or 0))  # for an unknown log the client is notified anyway
         return read_current(read, least, self.bus.lineage, sleep)
 
     def balance(self) -> Balance:
@@ -303,19 +304,19 @@ class Namespace:
         self._turns.give()
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
-        """Report to every client a range that will not come."""
+        """Report a missing range to every client."""
         for _ in self._live.missing(first, last, reason):
             self._turns.give()
 
     def line_changed(self, end: int) -> None:
-        """Report once to every client that the log goes on in another epoch, without its events above `end`."""
+        """Report once to every client that the log continues in another epoch, without its events above `end`."""
         self._catch_up.pages.cut(end)
         self.search.cut(end)
         for _ in self._live.change_line(end):
             self._turns.give()
 
     def log_lost(self, head: Head) -> None:
-        """Report once to every client that the log is another one, and where the new one stands."""
+        """Report once to every client that another log has replaced the log, and the position of the new one."""
         self.on_log_lost()
         self._catch_up.pages.clear()
         self.search.clear()
@@ -330,7 +331,7 @@ class Namespace:
         for client in self._live.each():
             if client is None:
                 self._turns.give()
-            elif not client.state.arriving:  # the welcome is the first message, and says so itself
+            elif not client.state.arriving:  # the welcome is the first message, and includes this
                 client.connection.offer_control(frame)
 
     def fenced(self) -> None:

@@ -1,11 +1,11 @@
-"""The check of receipts: whether this gateway's publishes go into the log that its feed follows.
+"""Checks by receipts whether this gateway's publishes go into the log that its feed follows.
 
 In: the outcomes of publishes of this process, and each fence of the feed. Out: a count and, now and then, a log line for
 receipts of another Redis server. The cause is an address that leads to two primaries, or a failover that only some connections
-have followed. Clients of this gateway see these events only if it goes on with that server's log.
+have followed. Clients of this gateway see these events only if it continues with that server's log.
 
-One Redis process writes an epoch (redis/lineage.py), so the epoch names the server. If the feed does not know the epoch of a
-receipt, the same server may just have begun it. A fence that begins after the receipt finds that.
+One Redis process writes an epoch (redis/lineage.py), so the epoch identifies the server. If the feed does not know the epoch of
+a receipt, the same server may just have begun it. A fence that begins after the receipt shows this.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_WAITING = 16
 
 @dataclass(slots=True)
 class _Waiting:
-    """Receipts of one epoch that wait for a fence: the time of the first, their number, and the newest offset."""
+    """Receipts of one epoch that wait for a fence, with the time of the first, their number, and the newest offset."""
 
     since_s: float
     count: int = 0
@@ -57,7 +57,7 @@ class ReceiptCheck:
                 self._wait(receipt)
 
     def fenced(self) -> None:
-        """Check the receipts that were there when the fence began, which has passed now."""
+        """Check the receipts from before the fence that has just passed."""
         for epoch, waiting in list(self._waiting.items()):
             if waiting.since_s >= self._bus.fence_began_s:
                 continue

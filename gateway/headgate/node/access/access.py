@@ -1,7 +1,7 @@
 """Access decides which clients may connect and what each may do.
 
-In: logins, revocations from Redis, other grants. Out: identities, or the error that says why there is none; to the evictions,
-the clients without access from now on.
+In: logins, revocations from Redis, other grants. Out: identities, or an error with the reason; to the evictions, the clients
+without access from now on.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ log = structlog.get_logger("headgate.access")
 
 
 class Access:
-    """See the module. `authenticator`: the application's; None: tokens decide."""
+    """See the module. `authenticator` is the application's, or None for tokens."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class Access:
         self._checks.start()
 
     def check_again(self) -> None:
-        """End what has expired while this process stood still, and read the revocations and other grants again. Never waits."""
+        """End clients expired during a stall of this process, and read revocations and grants again. Never waits."""
         self.expiry.tick()
         self.revocations.renew()
 
     def wait_for_rights(self) -> None:
-        """Wait until that is done, for some seconds at most."""
+        """Wait for `check_again`, at most RIGHTS_WITHIN_S each for revocations and grants."""
         self.revocations.was_known.wait(timeout=RIGHTS_WITHIN_S)
         if self.regranting.checking is not None:
             self.regranting.checking.join(timeout=RIGHTS_WITHIN_S)
@@ -126,7 +126,7 @@ class Access:
     def _revoked(self, members: Iterable[str]) -> None:
         named = [kind_of(member) or (TOKEN, "") for member in members]
         if keys := [key_id for kind, name in named if kind == USER and (key_id := key_of(name)) is not None]:
-            with suppress(HeadgateError):  # they are refused all the same
+            with suppress(HeadgateError):  # the clients are refused anyway
                 api_keys.remove_again(self._redis, keys)
         of = self.admission
         clients = (each for kind, name in named for each in (of.of_token(name) if kind == TOKEN else of.of_user(name)))
@@ -134,7 +134,7 @@ class Access:
 
 
 def _read_once(client: RedisClient, known: Iterable[Decision]) -> list[Decision]:
-    """Return the revocations, as `read_revoked`. Closes the connection, as an idle gateway sends no requests over it."""
+    """Return the revocations, as `read_revoked`. Closes the connection, because an idle gateway does not need it."""
     revoked = read_revoked(client, known)
     drop_idle(client)
     return revoked

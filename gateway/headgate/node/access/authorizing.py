@@ -1,11 +1,11 @@
-"""Authorizing: an application's function decides each pattern after the grants, for rules that tokens cannot express.
+"""Lets an application's function decide each pattern after the grants, for rules that tokens cannot express.
 
 In: a client (or a caller over HTTP) with grants for a pattern, and the action: `subscribe`, `replay` or `presence`.
 Out: `Forbidden`, `AuthorizeFailed`, or nothing. The function runs in the greenlet of the request, and may wait. All patterns of
 one request share AUTHORIZE_S. A function that raises, or takes longer, allows nothing, but its client may try again.
 
 A yes is remembered for the client's connection until its grants change (`refresh`, `regrant`), for the last MAX_REMEMBERED
-patterns. A no is not, so the next request asks again. For callers over HTTP nothing is remembered.
+patterns. After a no, the next request asks again. Nothing is remembered for callers over HTTP.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headgate.runtime.loop import call_application, deadline
 log = structlog.get_logger("headgate.gateway")
 
 AUTHORIZE_S = 5.0
-# Some 150 bytes each. A client may ask for any number of patterns, one after the other.
+# Some 150 bytes each. A client may request any number of patterns, one after the other.
 MAX_REMEMBERED = 1024
 _WORDS = {SUBSCRIBE: "subscribe to", REPLAY: "replay", PRESENCE: "see who is in"}
 
@@ -67,7 +67,7 @@ class Authorizing:
         return refused
 
     def ask(self, identity: Identity, pattern: str, action: str, within_s: float = AUTHORIZE_S) -> None:
-        """Ask the application. Raises Forbidden: it does not allow it; AuthorizeFailed: it raises, or no time is left."""
+        """Ask the application. Raises Forbidden for a no, and AuthorizeFailed if it raises or no time is left."""
         if self.authorizer is None:
             return
         try:

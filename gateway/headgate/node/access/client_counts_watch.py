@@ -1,7 +1,7 @@
-"""The watch on client counts. It publishes how many clients each user and each address has here, and asks for the others' counts.
+"""Publishes how many clients each user and each address has here, and reads the counts of the other processes.
 
-In: `ClientCounts` (auth/client_counts.py), which say what to publish and what to ask. Out: both, soon after a join, through the
-shared table (redis/shared_table.py, which has the rules).
+In: the next exchange of `ClientCounts` (auth/client_counts.py). Out: the exchange, soon after a join, through the shared table
+(redis/shared_table.py, which has the rules).
 
 In Redis, an address is a user name that begins with ADDRESS. A user name that begins like that gets another one in front.
 """
@@ -17,13 +17,13 @@ from headgate.delivery.client import Client
 from headgate.redis.shared_table import Fields, SharedTable
 from headgate.runtime.loop import Signal
 
-# A client waits this long for a turn of the shared table if it is not known whether there is room for it.
+# A client waits this long for a turn of the shared table if it is unknown whether there is room for it.
 TURN_WAIT_S = 1.0
 ADDRESS = "\0@"
 
 
 class _Kind(NamedTuple):
-    """The owners of counted clients: users or addresses."""
+    """The owners of counted clients, which are users or addresses."""
 
     places: ClientCounts
     counts: Callable[[], Mapping[str, int]]
@@ -50,7 +50,7 @@ class ClientCountsWatch:
             kind.places.wanted = hurry
 
     def next_turn(self) -> bool:
-        """Wait for the end of a turn, TURN_WAIT_S at most; return whether there was one."""
+        """Wait at most TURN_WAIT_S for the end of a turn; return whether there was one."""
         return self._table.begun and self._turned.wait(TURN_WAIT_S)
 
     def fields(self, *, whole_row: bool) -> dict[str, int | None]:

@@ -1,10 +1,10 @@
-"""Logins: the identity of a handshake. First the authenticator decides (an application's, or tokens), then the revocations.
+"""Finds the identity of a handshake, by the authenticator (an application's, or tokens) and then by the revocations.
 
-In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which takes API keys too. Out: its `Identity`, or an error that
-gives the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check, and
-while the failures of those under way could be too many, its next one waits for one of them to end. Neither that wait nor an
-application's authenticator takes longer than LOGIN_S. An authenticator that was asked before a user's rights changed, and answers
-after that, is asked again.
+In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which also takes API keys. Out: its `Identity`, or an error with
+the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check. While
+failures of its current logins could exceed the limit, its next login waits for one of them to end. Neither that wait nor an
+application's authenticator takes longer than LOGIN_S. If a user's rights change while the authenticator decides, it is called
+again.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ log = structlog.get_logger("headgate.gateway")
 
 # Time slice for reading tokens, over all clients.
 TOKENS_SHARE_S = 0.001
-# Reasons that do not count as a failed login: our own faults, and a known caller in another's namespace.
+# Reasons that do not count as a failed login, which are our own faults and a known caller in the wrong namespace.
 _NO_GUESS = (Reason.NO_AUTHENTICATOR, Reason.WRONG_NAMESPACE)
 # The key in the CONNECT's `auth` by which a page of the console identifies itself.
 CONSOLE = "console"
 # Time for an authenticator to answer, and for a login to wait for others of its address. A slower authenticator has failed.
 LOGIN_S = 10.0
-# Users whose last change of rights is remembered. Beyond that all are forgotten, and each login under way is asked again.
+# How many users' last changes of rights are remembered. Beyond that all are forgotten, and each current login is repeated.
 MAX_CHANGED = 10_000
 # For an authenticator that failed.
 _LOGGED_FRAMES = 5
 
 
 class _UnderWay:
-    """The logins of an address: the `count` that are being tried, and those that wait for one of these to end."""
+    """The logins of an address. `count` are being tried, and the others wait for one of these to end."""
 
     __slots__ = ("count", "users", "waiting")
 
@@ -62,14 +62,18 @@ class _UnderWay:
 
 
 class Logins:
-    """See the module. `regrants` are the explicit grants that replace those of identities, `failed_rates` the rate of failed
-    logins of each address; `takes_tokens`: tokens were configured at the start.
+    """See the module.
 
     Args:
-        authenticator: the application's; None: tokens, as configured in `settings`.
+        authenticator: the application's; None for tokens, as configured in `settings`.
         check_revoked: raises for a revoked identity.
         api_keys: the keys that the HTTP API takes.
         now_s: monotonic; time_s: seconds since 1970.
+
+        Attributes:
+        regrants: the explicit grants that replace those of identities.
+        failed_rates: the rate of failed logins of each address.
+        takes_tokens: whether tokens were configured at the start.
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class Logins:
         self._proven = ProvenTokens()
         self._log_throttle = LogThrottle()
         self.authenticator: Authenticator = authenticator or self._by_token
-        # Identifies handshakes that claim to be the console's. None: there is no console.
+        # Identifies handshakes that claim to be the console's. None without a console.
         self.console: Authenticator | None = None
         self._jwks: Jwks | None = None
         if self._tokens is not None and settings.token_jwks_url is not None:
@@ -104,7 +108,7 @@ class Logins:
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
         self.failed_rates = self._failed.rates
         self._under_way: dict[str | None, _UnderWay] = {}
-        # How often the rights of any user have changed, the last such number of each user, and that for all who are forgotten.
+        # How often the rights of any user have changed, and the last such number of each user and of all forgotten users.
         self.changes = self._forgotten = 0
         self._changed: dict[str, int] = {}
 
@@ -116,7 +120,7 @@ class Logins:
     def apply(self, settings: Settings) -> None:
         """Apply other keys, grants of anonymous clients, and limits. Connected clients keep their grants.
 
-        Reads the file of keys again, and asks the issuer for its keys. If the file is faulty, the previous keys stay active.
+        Reads the file of keys again and fetches the issuer's keys. If the file is faulty, the previous keys stay active.
         """
         self._settings = settings
         is_in_use = self.authenticator is self._by_token
@@ -142,16 +146,16 @@ class Logins:
             self._jwks.close()
 
     def identify(self, handshake: Handshake, *, again: bool = False, address: str | None = None) -> Identity:
-        """Return the identity of a handshake. It is accepted, not revoked, not expired, and for this namespace. May wait.
+        """Return the identity of a handshake, if it is accepted, not revoked, not expired, and for this namespace. May wait.
 
-        `address` is the result of `address_of`, if the caller has it already.
+        `address` is the result of `address_of`, if the caller already has it.
         `again` is for a caller of the HTTP API, which may present this token many times. Signature and claims are then verified
         once. It may have an API key instead.
 
         Raises:
             Unauthorized: with the reason.
             UnknownNamespace: this gateway does not serve it.
-            LimitReached: `failed_logins`: this address has failed too often; the authenticator is not asked.
+            LimitReached: `failed_logins`. This address has failed too often, and the authenticator is not called.
         """
         if address is None:
             address = address_of(handshake.environ, self._settings.proxies)
@@ -160,8 +164,8 @@ class Logins:
             return self.identified(handshake, again=again)
         except HeadgateError as error:
             reason = error.reason if isinstance(error, Unauthorized) else None
-            # Faults of ours and temporary refusals are no failed logins. A missing key is temporary only until a set of keys has
-            # arrived. After that any made-up key id would allow free attempts.
+            # Our own faults and temporary refusals do not count as failed logins. A missing key is temporary only until a set of
+            # keys has arrived. After that any made-up key id would allow free attempts.
             is_made_up = reason is Reason.KEYS_PENDING and self._jwks is not None and self._jwks.has_set
             if not error.retry or is_made_up:
                 if reason not in _NO_GUESS:
@@ -178,11 +182,11 @@ class Logins:
 
     @property
     def is_application(self) -> bool:
-        """Whether an application's authenticator decides. Its answers may change, those for a token cannot."""
+        """Whether an application's authenticator decides. Its answers may change, but those for a token cannot."""
         return self.authenticator is not self._by_token
 
     def rights_changed(self, user: str) -> None:
-        """Note that the source of a user's rights has others now, so that answers from before do not count."""
+        """Record that a user's rights have changed, so that earlier answers do not count."""
         self.changes += 1
         if len(self._changed) >= MAX_CHANGED:
             self._changed.clear()
@@ -194,9 +198,9 @@ class Logins:
         return self.changes != since and self._changed.get(user, self._forgotten) > since
 
     def as_of_now(self, identity: Identity) -> Identity:
-        """Return the current state of an earlier identity: not revoked, with the explicit grants in force. Never waits.
+        """Return an earlier identity with the current explicit grants, if it is not revoked. Never waits.
 
-        Raises Unauthorized: revoked.
+        Raises Unauthorized if it is revoked.
         """
         self._check_revoked(identity)
         return self.regrants.apply(identity)
@@ -212,7 +216,7 @@ class Logins:
             self._api_keys.identify(handshake)
 
     def _begin(self, address: str | None) -> _UnderWay:
-        """Count a login as under way. Waits while those under way could fail beyond the limit. Raises as `identify`."""
+        """Count a login as current. Waits while failures of current ones could exceed the limit. Raises as `identify`."""
         under_way = self._under_way.get(address) or self._under_way.setdefault(address, _UnderWay())
         under_way.users += 1
         try:
@@ -227,7 +231,7 @@ class Logins:
         return under_way
 
     def _wait(self, address: str | None, under_way: _UnderWay) -> None:
-        """Wait until no more of those under way can fail than may. Raises as `_begin`."""
+        """Wait until failures of the current logins cannot exceed the limit. Raises as `_begin`."""
         try:
             with deadline(LOGIN_S):
                 while not self._failed.check(address, self._now_s(), under_way.count):
@@ -243,7 +247,7 @@ class Logins:
             raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
 
     def _ended(self, address: str | None, under_way: _UnderWay) -> None:
-        """Let the next login of the address try, after one has ended or given up."""
+        """Let the next login of the address proceed, after one has ended or given up."""
         under_way.users -= 1
         if under_way.waiting:
             under_way.waiting.popleft().wake()
@@ -251,12 +255,12 @@ class Logins:
             del self._under_way[address]
 
     def identified(self, handshake: Handshake, *, again: bool = False, user: str | None = None) -> Identity:
-        """As `identify`, for a handshake of a user that was accepted before: a refusal is not a failed login of its address."""
-        # A ticket of the console ends after a minute, so it is looked at each time.
+        """Same as `identify` for an earlier accepted handshake of a user. A refusal does not count as a failed login."""
+        # A ticket of the console ends after a minute, so it is checked each time.
         tokens = self._tokens if again and not self.is_application and self._console_of(handshake) is None else None
         keys = None if tokens is None else tokens.keys
         identity = None if keys is None else handshake.kept(keys)
-        if identity is None:  # otherwise its token was proved by these keys, and is no API key
+        if identity is None:  # otherwise these keys have proved its token, which is not an API key
             of_key = self._api_keys.identify(handshake) if again and self._api_keys is not None else None
             identity = of_key or self._proven_identity(handshake, tokens, user)
             if not identity.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
@@ -273,13 +277,13 @@ class Logins:
         return self.regrants.apply(identity)
 
     def _proven_identity(self, handshake: Handshake, tokens: Tokens | None, user: str | None) -> Identity:
-        """Return the authenticator's answer. For a token that comes again and again it is the first answer."""
+        """Return the authenticator's answer. For a repeated token this is the first answer."""
         token = handshake.token
         if tokens is None or token is None:
             return self._authenticated(handshake, user).with_own_topics()
         proven = self._proven.get(token, tokens.keys)
         identity = proven or self._authenticated(handshake).with_own_topics()
-        if proven is None:  # by the keys in force now, as nothing has waited since the verification
+        if proven is None:  # by the current keys, because nothing has waited since the verification
             self._proven.add(token, tokens.keys, identity)
         return identity
 
@@ -320,7 +324,7 @@ class Logins:
         return identity
 
     def _asked(self, handshake: Handshake, user: str | None) -> Identity | None:
-        """Return the answer of an application's authenticator, which may wait. Raises whatever that raises."""
+        """Return the answer of an application's authenticator, which may wait. Raises its exceptions."""
         while True:
             since = self.changes
             with Asking(user) as asking:
@@ -332,7 +336,7 @@ class Logins:
 
 
 def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
-    """Return the loggable part of an authenticator's exception: its text without the token, and where it was raised."""
+    """Return the loggable part of an authenticator's exception, which is its text without the token, and its place."""
     frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
     text = "".join(format_exception_only(error)).strip()
     return {"error": handshake.redacted(text), "where": ", ".join(frames)}

@@ -1,11 +1,11 @@
-"""Hosts and origins: the names under which we answer, and the pages that may connect. No I/O.
+"""Checks the names under which we answer, and the origins of pages that may connect. No I/O.
 
 In: the WSGI environment of a request. Out: whether its Host is one of ours, and whether its Origin may connect.
 
 Rules. 1. A page of another site may not connect (cross-site WebSocket hijacking). Its Origin must be listed. If no origin is
 listed, it must be the one under which the browser sees us. 2. A name rebound to our address (DNS rebinding) is not ours,
-though page and Host then have the same one. An IP address cannot be rebound. 3. Behind our proxies, scheme and host are those
-that they forward, because we ourselves see only the last hop.
+though page and Host then have the same one. An IP address cannot be rebound. 3. With declared proxies, their forwarded scheme
+and host count, because we see only the last hop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """The names under which this gateway answers: HEADGATE_HOSTS, or those that it can know."""
+    """The names under which this gateway answers, from HEADGATE_HOSTS or from what it can know."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._proxies = settings, settings.proxies
@@ -37,9 +37,9 @@ class Hosts:
         self._wildcards = [name for name in self._names if name.startswith("*.")]
 
     def check(self, environ: Mapping[str, Any]) -> None:
-        """Refuse a request to another name than ours. A request without a Host does not come from a browser.
+        """Refuse a request to a name other than ours. A request without a Host does not come from a browser.
 
-        Raises UnknownHost: with what to set.
+        Raises UnknownHost with the setting to change.
         """
         shown = forwarded_host(environ, self._proxies)
         if not shown or "*" in self._listed:
@@ -50,7 +50,7 @@ class Hosts:
 
     def guard(self, application: WSGIApplication) -> WSGIApplication:
         """Return an application that answers 421 to requests for other names and passes on the rest."""
-        # Only here: a process with Flask alone refuses browsers by this module, without the packages of a gateway.
+        # Imported here, because a process with only Flask uses this module without the packages of a gateway.
         from headgate.runtime.metrics import HOSTS_REFUSED
 
         def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -71,9 +71,9 @@ class Hosts:
 
 
 def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]], bool]:
-    """Return whether a page of an origin may connect: a listed origin, or our own if none is listed.
+    """Return a function that returns whether a page of an origin may connect, which is a listed one, or else our own.
 
-    Development admits everyone, so its own page must be of this machine, whatever name leads to it. Any page of this machine may
+    Development admits every client, so its own page must come from this machine, under any name. Any page of this machine may
     connect.
     """
     patterns = [origins.parse_origin_pattern(each) for each in settings.allowed_origins if each != "*"]
@@ -93,7 +93,7 @@ def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]]
 
 
 def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, Any]) -> Answer:
-    """Return an answer that pages of allowed origins may read. For any other page it stays as it is."""
+    """Make an answer readable for pages of allowed origins. For any other page it stays unchanged."""
     origin = environ.get("HTTP_ORIGIN")
     if not origin or not ("*" in settings.allowed_origins or origin_check(settings)(origin, environ)):
         return answer
@@ -106,7 +106,7 @@ def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, 
 
 
 def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) -> str | None:
-    """Return the configuration line that allows an origin in addition to the current ones. None: it cannot be listed."""
+    """Return the configuration line that allows an origin in addition to the current ones; None if it cannot be listed."""
     wanted = origins.origin_in_header(origin)
     if wanted is None:
         return None

@@ -1,11 +1,11 @@
-"""Regranting: a connected client gets other grants. It loses what they no longer cover, and gets a notice of that.
+"""Gives connected clients other grants. A client loses subscriptions outside them, and is notified.
 
 In: a new identity of a client (a `refresh`), or a request to check a user's grants again (services/clients.py). Out: the ends of
 its subscriptions and its part in presence where the new grants end; `status {ended, granted}`.
 
-For a request the new grants come from the first of these: explicit ones (auth/regrants.py); the application's authenticator,
-which is asked again with the client's handshake; for a client without a token, the settings; a fresh token. The client is asked
-for that with `status {refresh: {within_s}}`, and is disconnected as expired if it brings none in that time.
+For a request the new grants come from the first available of explicit ones (auth/regrants.py), the application's authenticator,
+which is called again with the client's handshake, the settings for a client without a token, and a fresh token. `status
+{refresh: {within_s}}` asks the client for that token. Without one in that time it is disconnected as expired.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Regranting:
         self.regrants = logins.regrants
         self._timer: Watcher | None = None
         self._turns: dict[str, tuple[LockLike, list[None]]] = {}
-        self.checking: Greenlet | None = None  # after changes that may have been missed
+        self.checking: Greenlet | None = None  # runs after possibly missed changes
         self._noted: dict[str, float] = {}  # user with changed explicit grants and unchecked clients → since when
 
     def start(self) -> None:
@@ -78,7 +78,7 @@ class Regranting:
             self._timer = None
 
     def note(self, user: str, explicit: Explicit | None, left_s: int) -> None:
-        """Store a user's explicit grants (None: they are lifted). If `regrant` does not follow, `tick` applies them."""
+        """Store a user's explicit grants, or None for lifted ones. If `regrant` does not follow, `tick` applies them."""
         if explicit is not None or self.regrants.of(user) is not None:
             self._noted.setdefault(user, self._now_s())
         self.regrants.put(user, explicit, left_s)
@@ -91,14 +91,14 @@ class Regranting:
             spawn(self.regrant_all, users)
 
     def take(self, client: Client, identity: Identity, *, is_notified: bool = False) -> None:
-        """Give a client another identity. `is_notified`: it did not ask for this, so it gets a notice that its grants are new.
+        """Give a client another identity. With `is_notified` the client gets a notice, because it did not ask for this.
 
-        Whatever the grants do not cover ends at once. The application's `authorize` decides the rest, and may wait. If it
-        raises, the subscription ends too, and the client may try again. Lets the loop run. Raises Unauthorized: the client has
-        left.
+        Subscriptions outside the grants end at once. The application's `authorize` decides the others, and may wait. If it
+        raises, the subscription ends, too, and the client may try again. Lets the loop run. Raises Unauthorized if the client
+        has left.
         """
         namespace = self._namespaces[client.namespace]
-        namespace.subscriptions.check_in(client)  # else it would be counted for ever
+        namespace.subscriptions.check_in(client)  # otherwise it would count for ever
         self._admission.renew(client, identity)
         client.allowed = None
 
@@ -124,7 +124,7 @@ class Regranting:
         for pattern, error in self._namespaces[client.namespace].subscriptions.end_each(client, refusal):
             notice = {"pattern": pattern, "error": error.to_wire()}
             if error.retry:
-                # Before any later event. The client asks for what it misses from the position that it has then.
+                # Before any later event. The client requests missed events from its position at that time.
                 self._notify(client, {"ended": [notice]})
             else:
                 ended.append(notice)
@@ -158,18 +158,18 @@ class Regranting:
 
     def _read_again(self, user: str) -> None:
         """Read a user's explicit grants from Redis. Of two requests at once, the later one may arrive here first."""
-        with suppress(HeadgateError):  # the announced grants count, also if a failover has just lost them
+        with suppress(HeadgateError):  # the announced grants count even if a failover has just lost them
             if (stored := read_regrant(self._redis, user)) is not None:
                 explicit, left_s = stored
                 self.regrants.put(user, explicit if left_s > 0 else None, left_s)
 
     def read_all(self, redis: Redis) -> None:
-        """Read all explicit grants, as changes may have been missed, and check their users again. Waits for Redis."""
+        """Read all explicit grants after possibly missed changes, and check their users again. Waits for Redis."""
         if changed := self.regrants.replace(read_regrants(redis, self.regrants.known())):
             self.checking = spawn(self.regrant_all, changed)
 
     def regrant_all(self, users: Iterable[str]) -> None:
-        """Check the grants of users again, after changes may have been missed. May wait."""
+        """Check the grants of users again after possibly missed changes. May wait."""
         for user in users:
             self.regrant(user)
 
@@ -209,7 +209,7 @@ class Regranting:
                 raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
         except HeadgateError as error:
             if error.retry or not isinstance(error, Unauthorized):
-                # A fault of ours neither takes rights away nor gives any.
+                # Our own fault neither removes rights nor gives any.
                 log.warning("grants not looked at anew", user=before.user, error=error.message)
             else:
                 self._evictions.refused([client], error)

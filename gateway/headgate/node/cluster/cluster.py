@@ -1,4 +1,4 @@
-"""Cluster: the exchange between this process and the others through Redis, and the connections for it.
+"""Exchanges data between this process and the others through Redis, and has the connections for this.
 
 In: rates, counts and kinds of questions, from the other parts. Out: shared limits; the pauses; questions to the parts that know
 the answers; the shared table, the traces and the numbers of this process.

@@ -1,4 +1,4 @@
-"""The maintenance of the logs of a gateway's namespaces, every few seconds, off the hot path, in one greenlet.
+"""Maintains the logs of a gateway's namespaces, every few seconds, off the hot path, in one greenlet.
 
 In: the clock. Out: to Redis, the time that it gave before, so that ages in the log do not depend on its wall clock
 (redis/clock.lua), and room when it is full. Events beyond the limits of age and number go at once, although every publish is
@@ -26,7 +26,7 @@ from headgate.settings.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")
 
-# One in so many ticks counts consumers, at some round trips each.
+# Every n-th tick counts consumers, at some round trips each.
 COUNT_CONSUMERS_EVERY = 6
 
 
@@ -45,7 +45,7 @@ def maintenance(client: Client, settings: Settings, namespaces: Mapping[str, Nam
 
 
 class LogMaintenance:
-    """The maintenance of one namespace's log. `refusal`: why the last tick had to make room, if it had."""
+    """The maintenance of one namespace's log. `refusal` is why the last tick had to make room, if so."""
 
     def __init__(self, namespace: str, log: EventLog, watch: TimeWatch) -> None:
         self.namespace = namespace
@@ -58,7 +58,7 @@ class LogMaintenance:
         self._logged = ""
 
     def turn(self) -> float | None:
-        """Tick and measure. Return for how long the log keeps an event, in seconds; None: not known. Logs what fails."""
+        """Tick and measure. Returns for how many seconds the log keeps an event; None if unknown. Logs failures."""
         retention_s = None
         try:
             trimmed = self.tick()
@@ -68,7 +68,7 @@ class LogMaintenance:
         except BusRefused as error:
             self._log_once(error)
         except Exception:
-            # A fault of ours must not cost the other logs their turn.
+            # After our own fault the other logs must still have their turn.
             log.exception("upkeep failed", namespace=self.namespace)
         else:
             self._log_once(self.refusal, trimmed=trimmed)
@@ -110,7 +110,7 @@ class LogMaintenance:
     def measure(self) -> float | None:
         """Set the metrics of the log's size and, now and then, of the consumers on another server.
 
-        Returns for how long the log keeps an event, in seconds. None: not known yet. Raises BusUnavailable, BusRefused: as
+        Returns for how many seconds the log keeps an event; None if unknown. Raises BusUnavailable and BusRefused as
         `redis.client.call`.
         """
         extent = self._log.extent()

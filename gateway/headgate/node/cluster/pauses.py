@@ -1,10 +1,10 @@
-"""Pauses as one gateway obeys them. It refuses connects, publishes, or all of a namespace until an operator resumes them.
+"""Refuses connects, publishes, or all of a namespace in this gateway while an operator's pause lasts.
 
-In: the set in Redis (redis/pauses.py), read by one greenlet at each notice of a change, and every CHECK_EVERY_S, because a flush
-gives no notice. Out: `Paused`, with a time to come back after; log lines.
+In: the set in Redis (redis/pauses.py), read by one greenlet at each notice of a change, and every CHECK_EVERY_S, because a
+flush gives no notice. Out: `Paused`, with a time to retry after; log lines.
 
-Rules. 1. While Redis is unreachable, the known pauses stay in force until their end. 2. A pause disconnects no client, and stops
-no publisher that writes to Redis itself. It stops what comes in through gateways.
+Rules. 1. While Redis is unreachable, the known pauses stay in force until their end. 2. A pause does not disconnect clients,
+and does not stop publishers that write to Redis directly. It stops only requests through gateways.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headgate.runtime.periodic import Rounds
 log = structlog.get_logger("headgate.pauses")
 
 CHECK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
-# The least time between two reads, however many notices come.
+# The least time between two reads, for any number of notices.
 GAP_S = 0.1
 # The range of the time after which a refused client may come back, counted from the end of the pause if it is known.
 RETRY_S = (5, 15)
@@ -55,12 +55,12 @@ class Pauses:
             log.info("resumed", what=member)
 
     def check_connect(self, namespace: str | None = None) -> None:
-        """Refuse a client that connects, or joins a namespace. Raises Paused: with a time."""
+        """Refuse a client that connects or joins a namespace. Raises Paused with a time."""
         if self._until_s:
             self._check(CONNECTS, namespace)
 
     def check_publish(self, namespace: str) -> None:
-        """Refuse an event. Raises Paused: with a time."""
+        """Refuse an event. Raises Paused with a time."""
         if self._until_s:
             self._check(PUBLISHES, namespace)
 

@@ -1,8 +1,7 @@
-"""The watch on rates. It publishes how much callers have spent here, and receives how much they have spent at the other
-processes.
+"""Publishes how much callers have spent here, and receives how much they have spent at the other processes.
 
-In: shared rates (runtime/shared_rates.py). Out: what callers have spent, soon after, through the shared table
-(redis/shared_table.py, which has the rules): fields `<rate>:<caller>` with `<spent> <missing>`.
+In: shared rates (runtime/shared_rates.py). Out: the spending, soon after, through the shared table (redis/shared_table.py,
+which has the rules), as fields `<rate>:<caller>` with `<spent> <missing>`.
 """
 
 from __future__ import annotations

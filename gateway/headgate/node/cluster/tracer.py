@@ -1,4 +1,4 @@
-"""The tracer writes to Redis what became of single events here, and makes their spans, once a second, off the hot path.
+"""The tracer writes the outcomes of single events here to Redis and creates their spans, once a second, off the hot path.
 
 In: the changed tallies of each namespace, and the events with recorded traces (delivery/tally.py). Out: counts under the name
 of this process (redis/traces.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed process had not written
@@ -53,7 +53,7 @@ class Tracer:
                 spans.stop()
 
     def write(self) -> None:
-        """Write what has changed. After a refusal by Redis, the next call writes it again."""
+        """Write changes. After a refusal by Redis, the next call writes them again."""
         for name, namespace in self._namespaces.items():
             for changed in namespace.tallies.changed():
                 if not changed:

@@ -1,4 +1,4 @@
-"""The balance: how many of its clients a gateway process must move now so that all processes have as many. No I/O.
+"""Decides how many clients a gateway process must move now so that all processes have equally many. No I/O.
 
     RESTING ── begin ──► MOVING ── spend ──► SPENT
        ▲ ▲                 │                   │
@@ -6,13 +6,13 @@
        └──────────────── renew ────────────────┘      renew: from every state
 
 In: the loads of all processes, every few seconds; an occasion to balance them, which is a finished deploy or an operator's
-request. Out: `due`, how many clients to notify now.
+request. Out: how many clients to notify now (`due`).
 
 Rules. 1. A process begins when it has more than ABOVE_MEAN of its share and FEW more, and moves clients until it has its share.
-The share is the largest mean of the last LOOKS turns. No process counts the clients under way, and the reports of the others are
-some seconds old, so a single mean may be too small while clients move. 2. So a process below its share moves no client, and takes
-`per_s` newcomers at most, because the excess of all is spread over those below. 3. For each occasion it notifies at most BUDGET
-times its excess. This ends the balancing where clients come back to the process that they left, as with a sticky proxy.
+The share is the largest mean of the last LOOKS turns. No process counts the moving clients, and the reports of the others are
+some seconds old, so a single mean may be too small while clients move. 2. So a process below its share moves no client, and
+takes at most `per_s` new clients, because the excess of all is spread over those below. 3. For each occasion it notifies at
+most BUDGET times its excess. This ends the balancing if clients return to the process that they left, as with a sticky proxy.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ABOVE_MEAN = 1.05
 FEW = 4
 # A proxy that chooses at random sends some clients back. With two gateways it is half of them.
 BUDGET = 3
-# As many turns as it takes each process to read the others again.
+# How many turns it takes each process to read the others again.
 LOOKS = 4
-# After a block, the loop catches up with no more than this.
+# After a stall, the loop catches up on at most this.
 AT_ONCE_S = 1.0
 
 
@@ -45,7 +45,7 @@ class State(Enum):
     """It has used up its budget for this occasion and still has too many, because clients come back."""
 
 
-# To RESTING from every state, as a new occasion renews it.
+# To RESTING from every state, because a new occasion renews it.
 _MACHINE = between(
     "balance",
     {
@@ -57,7 +57,7 @@ _MACHINE = between(
 
 
 class Occasion(NamedTuple):
-    """A reason to balance: its time, and how many newcomers per second a process is to take for it."""
+    """A reason to balance, with its time and the new clients per second for each process."""
 
     at_s: float
     per_s: float
@@ -70,13 +70,13 @@ class Balance:
         self.state = State.RESTING
         self.target = 0
         self._occasion: Occasion | None = None
-        self._budget: int | None = None  # for this occasion; None: not begun yet
+        self._budget: int | None = None  # for this occasion; None before it has begun
         self._means: deque[float] = deque(maxlen=LOOKS)
         self._per_s = 0.0
         self._owed, self._owed_at_s = 0.0, 0.0
 
     def decide(self, now_s: float, own: int, others: Collection[int], occasion: Occasion | None) -> None:
-        """Take the loads of all processes. Nothing begins without an occasion, or before LOOKS; what is under way goes on."""
+        """Take the loads of all processes. Moving starts only with an occasion and after LOOKS, and then continues."""
         if occasion is not None and (self._occasion is None or occasion.at_s > self._occasion.at_s):
             self._occasion, self._budget = occasion, None
             self._move(State.RESTING)

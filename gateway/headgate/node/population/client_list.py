@@ -1,8 +1,8 @@
-"""The list of this process's clients, for the list of all gateways: the state of each, those with trouble first.
+"""Lists this process's clients for the list of all gateways, with the state of each, those with trouble first.
 
-In: questions and requests that went to all processes (services/clients.py). Out: rows in the requested order, in parts of
-PART_ROWS; calls on the evictions and the regranting, with an audit log line for each that changed something here. The list is not
-on the event path. The work takes a share of the loop, a slice at a time, so listing 10,000 clients delays nothing.
+In: questions and requests to all processes (services/clients.py). Out: rows in the requested order, in parts of PART_ROWS;
+calls on the evictions and the regranting, with an audit log line for each that changed something here. The list is not on the
+event path. The work takes a share of the loop, a slice at a time, so listing 10,000 clients delays nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ClientList:
         return parts
 
     def _first(self, question: wire.ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
-        """Return how many clients match, and the first after the place, in order, with one more than requested if there is one.
+        """Return how many clients match, and the first after the place, in order, with one more than requested if possible.
 
         Sorts a piece at a time, and keeps no more than requested. Sorting all at once, or freeing all, takes milliseconds.
         """
@@ -115,7 +115,7 @@ class ClientList:
         return [wire.OneAnswer(None if client is None else self._row(client, None))]
 
     def find(self, session: str, within: Sequence[str] | None) -> Client | None:
-        """Return the client of a session if it is here and in one of these namespaces (None: any)."""
+        """Return the client of a session if it is here and in one of these namespaces (None for any)."""
         return next((client for each in self._within(within) if (client := each.clients.get(session)) is not None), None)
 
     def _within(self, names: Sequence[str] | None) -> list[Namespace]:

@@ -1,8 +1,8 @@
 """The drain moves clients to another gateway, one after the other, before this one stops.
 
 In: the namespaces with their clients, the seconds that it may take, and which connections wait for the answer of a function
-(requests/page_requests.py). Out: a notice to each client in turn that it must move (moves.py), evenly over that time. One that
-waits for an answer has its turn after that. Once `begun`, new clients are refused.
+(requests/page_requests.py). Out: a notice to each client in turn that it must move (moves.py), evenly over that time. A client
+that waits for an answer has its turn after that. Once `begun`, new clients are refused.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Drain:
     """See the module. `now_s` is monotonic, `wait` lets the loop run.
 
     Attributes:
-        begun: new clients are refused from now on.
-        asking: returns the connections that wait for an answer; one that has closed since counts while its function runs.
+        begun: whether new clients are refused.
+        asking: returns the connections that wait for an answer. A closed one counts while its function runs.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Drain:
         self.asking: Callable[[], Collection[object]] = tuple
 
     def check(self) -> None:
-        """Refuse a newcomer once the drain has begun. Raises BusUnavailable: with the advice to try another gateway."""
+        """Refuse a new client once the drain has begun. Raises BusUnavailable with the advice to try another gateway."""
         if self.begun:
             raise leaving()
 
@@ -54,7 +54,7 @@ class Drain:
         Returns after about `within_s` seconds at most, and at once without clients and functions that answer them.
 
         Args:
-            within_s: the time of the whole.
+            within_s: the total time.
             alone: no other gateway serves the clients. They move at once when all functions have ended.
         """
         self.begun = True

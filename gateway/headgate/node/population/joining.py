@@ -1,4 +1,4 @@
-"""Joining: how a client comes in and leaves. A session opens, CONNECT is answered, `welcome` follows, the client leaves.
+"""Lets clients join and leave. A session opens, CONNECT is answered, `welcome` follows, and the client leaves.
 
 In: the hooks of the server around a session, and Socket.IO's connect and disconnect. Out: a client in its namespace with the
 subscriptions of its handshake active, or a refusal; its places freed when it leaves.
@@ -40,7 +40,7 @@ from .evictions import Evictions
 from .shedding import Shedding
 
 HEARTBEAT_S = 10
-# How often the key of a stream is checked again. Redis is asked once a second for each key, as ApiKeys remember it that long.
+# How often the key of a stream is checked again. ApiKeys cache each key for a second.
 CHECK_KEY_S = 1.0
 # A read of the other processes' counts may have begun before this client came. The next one includes it.
 MAX_LOOKS = 4
@@ -62,7 +62,7 @@ KEPT_OF_ENVIRON = (
 
 
 class Joining:
-    """See the module. `streams`: how many of the clients are streams."""
+    """See the module. `streams` is how many of the clients are streams."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Joining:
         return msgspec.Raw(msgspec.json.encode(limits))
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
-        """Count a session until it joins. A session that never joins costs as much as a client, which has a limit per address."""
+        """Count a session until it joins, because it costs as much as a client, which has a limit per address."""
         try:
             self._pauses.check_connect()
             self._shedding.check_session(self._sockets.count - 1)
@@ -117,7 +117,7 @@ class Joining:
     ) -> Callable[[], None]:
         """Authenticate and admit a client; return the function that welcomes it after its CONNECT packet.
 
-        Raises ConnectRefused: with `{code, message, retry, …}`.
+        Raises ConnectRefused with `{code, message, retry, …}`.
         """
         try:
             self._check_open(namespace)
@@ -155,7 +155,7 @@ class Joining:
             is_strict: only with all its subscriptions.
             stays: it is here for longer than one request. One that is not has nowhere to move, so a drain does not refuse it.
 
-        Raises HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
+        Raises HeadgateError as for any client, or if a subscription is refused. `leave` must follow.
         """
         try:
             self._check_open(namespace, stays=stays)
@@ -201,7 +201,7 @@ class Joining:
     def _let_in(
         self, handshake: Handshake, subscriptions: int, point: Position | None, *, again: bool, stays: bool = True
     ) -> tuple[Identity, str | None]:
-        """Return the identity of a client for which there is room, and the address that it counts for."""
+        """Return the identity of a client if there is room for it, and the address that it counts for."""
         self._shedding.check_client(returning=point is not None)
         most = max(MAX_ASKED, self._settings.max_subscriptions)
         if subscriptions > most:
@@ -219,7 +219,7 @@ class Joining:
         self._shedding.check_client(returning=point is not None)  # others may have joined
         if self._logins.has_changed(identity.user, changes):
             return self._let_in(handshake, subscriptions, point, again=again, stays=stays)
-        # From here on a change of the user's rights reaches this client.
+        # From now on a change of the user's rights reaches this client.
         return self._logins.as_of_now(identity), address
 
     def _take_in(
@@ -232,9 +232,9 @@ class Joining:
         return client
 
     def _find_place(self, user: str, address: str | None) -> None:
-        """Refuse one client too many. Waits for a few turns of the shared table if the answer depends on other processes.
+        """Refuse a client beyond a limit. Waits for a few turns of the shared table if it depends on other processes.
 
-        Raises LimitReached: as `Admission.check`.
+        Raises LimitReached as `Admission.check`.
         """
         for _ in range(MAX_LOOKS):
             try:
@@ -251,7 +251,7 @@ class Joining:
     ) -> None:
         """Activate the subscriptions of the handshake, then welcome. The CONNECT packet is queued already."""
         self._pending.forget(connection.sid)
-        # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
+        # Keep only what an authenticator may need when this connection joins again or another namespace, of 3 KB per client.
         self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
         # The connection is corked, so the welcome goes before any gap and any event from the log or the bus.
         try:
@@ -280,7 +280,7 @@ class Joining:
     ) -> None:
         """Make the subscriptions of a handshake active, and welcome their client. May switch greenlets.
 
-        Raises HeadgateError: as `Namespace.resume`, or `is_strict` and a subscription is refused.
+        Raises HeadgateError as `Namespace.resume`, or with `is_strict` if a subscription is refused.
         """
         identity = client.identity
         outcomes = namespace.subscriptions.add_all(client, wanted)
@@ -304,7 +304,7 @@ class Joining:
             "heartbeat_s": HEARTBEAT_S,
         }
         connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
-        if is_regranted:  # the notice came before the welcome, where it had no meaning
+        if is_regranted:  # the notice came before the welcome, where it is ignored
             connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
         if not namespace.bus.up:
             connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
@@ -348,6 +348,6 @@ def _as_it_is(client: Client, result: dict[str, Any]) -> dict[str, Any]:
     pattern = result["pattern"]
     if not result["ok"] or pattern in client.subscriptions:
         return result
-    # Within the grants it was `authorize` that ended it, and perhaps because that raised. The next answer says so.
+    # Within the grants, `authorize` ended it, perhaps by raising. The next answer shows which.
     error = AuthorizeFailed if client.identity.may_subscribe(pattern) else Forbidden
     return {"pattern": pattern, "ok": False, "error": error("subscribe to", pattern).to_wire()}

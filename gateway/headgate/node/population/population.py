@@ -1,4 +1,4 @@
-"""The population of clients. They join, or are refused for lack of room; they are moved, evicted and listed.
+"""The population of clients, which join or are refused for lack of room, and are moved, evicted and listed.
 
 In: sessions and CONNECTs; the beats of the loop; the stop of the gateway. Out: clients in their namespaces; notices to those that
 must move; the answers to questions about them.
@@ -49,7 +49,7 @@ class Population:
         sockets.hooks = self.joining
 
     def spare(self, asking: Callable[[], Collection[object]]) -> None:
-        """Move the connections that `asking` returns, which wait for the answer of a function, after that."""
+        """Let connections that wait for the answer of a function (`asking`) move only after it."""
         self.drain.asking = self._rebalancing.asking = asking
 
     def start(self) -> None:
@@ -82,7 +82,7 @@ class Population:
         self._rebalancing.leave()
 
     def _beat(self, lag_s: float) -> None:
-        """Runs in the hub, before anything that has arrived is read."""
+        """Check for a stall. Runs in the hub, before any waiting bytes are read."""
         self.shedding.beat(lag_s)
         if lag_s >= STOOD_STILL_S:
             self._access.check_again()

@@ -37,13 +37,13 @@ class Rebalancing:
     """See the module.
 
     Args:
-        namespaces: those that this gateway serves.
+        namespaces: those of this gateway.
         count: returns the number of connections of this process.
-        per_s: newcomers per second that a process takes after a deploy; 0: balance only for an operator.
+        per_s: new clients per second that a process takes after a deploy; 0 to balance only for an operator.
         now_s: monotonic.
 
     Attributes:
-        asking: returns the connections that wait for an answer; none of these is notified, nor ended before it is there.
+        asking: returns the connections that wait for an answer. They are neither notified nor ended before it.
     """
 
     def __init__(

@@ -4,12 +4,12 @@
         ▲                    │                      ▲                        │
         └────── on time ─────┘                      └───────── late ─────────┘
 
-In: the lag of each beat of the loop (runtime/watchdog.py), and every session and CONNECT that asks to come in. Out: an error that
-says when to come back, at random so that clients refused together come back apart.
+In: the lag of each beat of the loop (runtime/watchdog.py), and every new session and CONNECT. Out: an error with a random time
+to retry after, so that clients refused together return apart.
 
-Rules. 1. No joined client is disconnected. The newest is refused first. 2. While the loop lags, all newcomers are refused, at
-the handshake, where it is cheapest. 3. The last twentieth of `max_clients` is for clients that come back. Their CONNECT has
-`resume`, which costs nothing to read. A client may claim it falsely, and gains only a part of this reserve.
+Rules. 1. Joined clients are never disconnected. 2. While the loop lags, all newcomers are refused, at the handshake, where it
+is cheapest. 3. The last twentieth of `max_clients` is for returning clients. Their CONNECT has `resume`, which costs nothing to
+read. A client may claim it falsely, but gains only a part of this reserve.
 
 One late beat is a pause of the process or its machine, so shedding begins after LATE_BEATS in a row. It ends when for CALM_S no
 beat was later than half of LAG_S.
@@ -82,7 +82,7 @@ class Shedding:
     """See the module.
 
     Args:
-        max_clients: the limit of clients, which may be replaced; 0: none.
+        max_clients: the limit of clients, which may be replaced; 0 for none.
         count: returns the number of clients.
     """
 
@@ -118,13 +118,13 @@ class Shedding:
                 log.info("shedding ended")
 
     def check_session(self, sessions: int) -> None:
-        """Refuse a new session; `sessions` are the others. Raises Overloaded: the loop lags; LimitReached: `clients`."""
+        """Refuse a new session beyond `sessions`. Raises Overloaded if the loop lags, and LimitReached (`clients`)."""
         self._check_lag()
         if 0 < self.max_clients <= max(sessions, self._count()):
             raise self._full()
 
     def check_client(self, *, returning: bool) -> None:
-        """Refuse one client more; `returning`: it was here before. Raises Overloaded, LimitReached: as `check_session`."""
+        """Refuse another client. `returning` means that it was here before. Raises as `check_session`."""
         self._check_lag()
         reserved = 0 if returning else self.max_clients // RETURNING_SHARE
         if 0 < self.max_clients <= self._count() + reserved:

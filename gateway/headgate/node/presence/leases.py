@@ -20,7 +20,7 @@ from headgate.redis.presence_entries import LEASE_S
 BEAT_S = 1.0
 # Two checks further apart than this, or with a failure between them, prove nothing about the time between them.
 IN_TOUCH_S = 2.5 * BEAT_S
-# A live process beats within this time after Redis is back: a command may hang for 2 s and is retried, and we check once a
+# A live process beats within this time after Redis is back. A command may hang for 2 s before a retry, and we check once a
 # second.
 BACK_S = 4.0
 

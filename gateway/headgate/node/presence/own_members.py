@@ -3,8 +3,8 @@
 In: connections (by session) that enter, leave or break, and the clock. Out: an `Entry` for each user, and the users whose entry
 has changed.
 
-A connection is here, or it has broken. A broken one counts for GRACE_S. A new connection of the same user takes its place, so a
-page that reconnects within that time causes no visible change.
+A broken connection counts for GRACE_S. A new connection of the same user takes its place, so a page that reconnects within that
+time causes no visible change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GRACE_S = 5.0
 
 
 class _User:
-    """A user with a place. `broken`: those of its connections that have broken, the oldest first."""
+    """A user with a place. `broken` are its broken connections, the oldest first."""
 
     __slots__ = ("broken", "changed_ms", "connections", "meta", "since_ms")
 
@@ -59,8 +59,8 @@ class OwnMembers:
         """Add a connection as a member, or change its user's meta.
 
         Args:
-            meta: JSON text; None leaves what another page of the user has set.
-            since_ms: when the user came, as other processes know it.
+            meta: JSON text; None leaves the meta from another page of the user.
+            since_ms: when the user came, according to other processes.
         """
         known = self._users.get(user)
         if known is None:
@@ -77,7 +77,7 @@ class OwnMembers:
             known.changed_ms = max(now_ms, known.changed_ms + 1)
 
     def leave(self, session: str) -> str | None:
-        """Remove a connection that has left; return its user, if it was a member."""
+        """Remove a leaving connection; return its user, if it was a member."""
         user = self._user_of.pop(session, None)
         if user is not None:
             self._drop(user, session)

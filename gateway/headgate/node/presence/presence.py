@@ -1,8 +1,8 @@
-"""Presence in one namespace of a gateway process: the greenlets and connections that serve its rooms (rooms.py).
+"""Presence in one namespace of a gateway process, with the greenlets and connections that serve its rooms (rooms.py).
 
 In: clients' requests and the ends of their connections, from the node. Out: to Redis, the rooms' writes, beats, and notices of
-dead processes; to the rooms, what Redis holds; to pages, differences. Until the first request, the only activity is a check for
-processes that died with their members (`start`). No event of the log passes through here.
+dead processes; to the rooms, the contents of Redis; to pages, differences. Until the first request, the only activity is a
+check for processes that died with their members (`start`). No event of the log passes through here.
 
 There are four greenlets: the pulse (writes, beats, publishes `occupied` and `vacated`), the link (subscribes), the reader
 (reads topics in doubt), each with its own connection, and the teller, without one.
@@ -44,7 +44,7 @@ IDLE_CHECK_S = 2.0
 TIMEOUT_S = 2.0
 # Longest wait for the first read of a room. The read itself waits until it is clear which processes are dead.
 READ_WAIT_S = BACK_S + 2.0
-# A link without data for this long is dead; each beat sends some.
+# A link without data for this long is dead, because each beat sends some.
 LINK_TIMEOUT_S = 3 * BEAT_S
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 0.5
 
@@ -98,7 +98,7 @@ class Presence:
             self._pulse = spawn(self._run_pulse)
 
     def close(self) -> None:
-        """Stop. Idempotent. Remaining members end with the lease, since their pages are moving to another process."""
+        """Stop. Idempotent. Remaining members end with the lease, because their pages are moving to another process."""
         if self._closed:
             return
         self._closed = True
@@ -117,7 +117,7 @@ class Presence:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def prepare(self, session: str, topic: str) -> None:
-        """Give a client a topic, waiting until it has been read once. Then `rooms` has it, unless the client has had to leave.
+        """Give a client a topic. Waits until it has been read once. Then `rooms` has it, unless the client had to leave.
 
         Raises:
             LimitReached: `presence_topics`.
@@ -170,7 +170,7 @@ class Presence:
         return [] if self._rooms is None else self._rooms.topics_of(session)
 
     def gone(self, session: str, *, in_order: bool) -> None:
-        """As `Rooms.gone`. Costs nothing where presence was never used."""
+        """Same as `Rooms.gone`. Costs nothing without any use of presence."""
         if self._rooms is not None:
             self._rooms.gone(session, in_order=in_order)
 
@@ -221,7 +221,7 @@ class Presence:
         busy = bool(len(rooms)) or rooms.writes.waits
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
             self._beat_at_s = now_s + (BEAT_S if busy else IDLE_CHECK_S)
-            if self._has_lease and not busy:  # or the others would take this process for dead
+            if self._has_lease and not busy:  # otherwise the others would treat this process as dead
                 store.forget(self._commands, self._namespace, self.process, None, events=self._events)
             self._has_lease = False
             self._beat(self.process if busy else "")
@@ -231,7 +231,7 @@ class Presence:
         while rooms.writes.waits and self._has_lease and not self._closed:
             self._write(rooms)
         if rooms.writes.waits and not self._has_lease:
-            return 0.0  # Redis has lost the lease: beat, then write everything again
+            return 0.0  # Redis has lost the lease, so beat, then write everything again
         end_s = rooms.next_end_s(self._in_touch_since_s)
         until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
         return max(0.0, until_s - self._now_s())

@@ -1,14 +1,14 @@
-"""A room: this process's copy of the members of one topic, with its versions. No I/O.
+"""A room is this process's copy of the members of one topic, with its versions. No I/O.
 
 In: changes of this process's own members (`own_changed`), messages of other processes, and the contents of Redis, read in parts
 (`begin`, `lacks`, `add`, `loaded`). Out: members by name, and between two versions the users who came, changed or left.
 
 While the room loads, Redis is read and messages wait. While it is live, each message is applied at once. A message that does not
-follow its predecessor from the same process, or a broken link, puts everything in doubt. The room then loads again and keeps its
-members meanwhile; `loaded` computes the difference, so a doubt by itself changes nothing that a page can see.
+follow its predecessor from the same process, or a broken link, puts everything in doubt. The room then loads again and keeps
+its members during that time. `loaded` computes the difference, so a doubt by itself has no effect on pages.
 
-A user whose entries have changed is merged into a member at once if few are waiting, else later by `merge` in batches. The time
-does not matter, because merging reads the current entries.
+Changed entries of a user are merged into a member at once if few are waiting, else later by `merge` in batches. The time does
+not matter, because merging reads the current entries.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Room:
     """See the module.
 
     Attributes:
-        is_live: whether the room has everything written, as far as this process knows; otherwise it is loading.
+        is_live: whether the room has everything written, as far as this process knows. Otherwise it is loading.
         version: number of the last difference.
-        loads: number of doubts; a read records which one it answers.
+        loads: number of doubts. A read records which one it answers.
         was_live: whether it was live once, with all members merged.
     """
 
@@ -101,8 +101,9 @@ class Room:
             self._unmerged.update(dict.fromkeys(table.entries))
 
     def doubt(self) -> None:
-        """Put everything in doubt. A waiting message that a process has no members left still counts; Redis holds nothing more
-        about it.
+        """Put everything in doubt.
+
+        A waiting message that a process has no members left still counts, because Redis holds nothing more about it.
         """
         self.is_live = False
         self.loads += 1
@@ -112,7 +113,7 @@ class Room:
         self._waiting.clear()
 
     def missed(self) -> None:
-        """Put everything in doubt after the link broke. Redis may have been unreachable for others too."""
+        """Put everything in doubt after the link broke. Redis may have been unreachable for others, too."""
         self._read_s = None
         self.doubt()
 
@@ -120,7 +121,7 @@ class Room:
 
     @property
     def holds(self) -> bool:
-        """Whether it keeps members that Redis did not have, and must be read again at the next beat."""
+        """Whether it keeps members missing in Redis, and must be read again at the next beat."""
         return any(table.held_since_s is not None for table in self._tables.values())
 
     def begin(self) -> int:
@@ -129,7 +130,7 @@ class Room:
         return self.loads
 
     def lacks(self, process: str, written: Written) -> bool:
-        """Apply Redis' record of a process's last write; return whether its members must be read too."""
+        """Apply Redis' record of a process's last write; return whether its members must be read, too."""
         known = self._tables.get(process)
         if process == self._process or (known is not None and known.number == written.number and known.is_whole):
             return False
@@ -186,7 +187,7 @@ class Room:
         return bool(self._changed)
 
     def take_changes(self, most_bytes: int) -> tuple[list[Member], list[str]]:
-        """Return the next difference, up to about `most_bytes`: members that came or changed, and users that are absent.
+        """Return the next difference, up to about `most_bytes`, as new or changed members, and absent users.
 
         It increments `version`. Users who came and left in between count as absent, because a page may have read them.
         """
@@ -221,7 +222,7 @@ class Room:
         """Apply a message; return whether it follows the last one of its process."""
         table = self._tables.get(message.process)
         if message.count == 0:
-            if table is not None and (message.number == 0 or message.number > table.number):  # 0: another declares it dead
+            if table is not None and (message.number == 0 or message.number > table.number):  # 0: declared dead
                 self.dead(message.process)
             return True
         table = table or Table(0, 0)

@@ -1,4 +1,4 @@
-"""The rooms of one namespace in this process: their members, their watchers, and pending notices. No I/O.
+"""The rooms of one namespace in this process, with their members, their watchers, and pending notices. No I/O.
 
 In: clients' requests (`enter`, `watch`, `page`, `leave`), the ends of their connections, the clock, and messages and reads from
 Redis. Out: pending writes (`writes`), the rooms to read, and frames for watching pages.
@@ -24,13 +24,13 @@ from .own_members import OwnMembers
 from .room import Room
 from .watchers import Connection, Watchers
 
-# Members and bytes in one part of a room, since an answer has the size limit of every message.
+# Members and bytes in one part of a room, because an answer has the size limit of every message.
 MAX_PAGE, MAX_PAGE_BYTES = 500, 48 * 1024
 # Text of members in one notice.
 MAX_NOTICE_BYTES = 32 * 1024
 # After an outage of Redis, every process has written its members again within this.
 SETTLE_S = 3.0
-# Nobody can predict when a member leaves, so a refused one retries at this interval.
+# It is unpredictable when a member leaves, so a refused one retries at this interval.
 MEMBERS_RETRY_S = 10
 
 _encode = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ class _Open:
 
     def __init__(self, process: str, nth: int) -> None:
         self.room, self.own, self.watchers = Room(process), OwnMembers(), Watchers()
-        self.sessions = 0  # clients that have the topic
+        self.sessions = 0  # clients with the topic
         self.copy = f"{process}.{nth}"  # identifies the versions of this room
 
 
@@ -92,7 +92,7 @@ class Rooms:
         return sum(len(each.own) for each in self._open.values())
 
     def room(self, topic: str) -> Room | None:
-        """Return this process's copy of a topic, if there is one."""
+        """Return this process's copy of a topic, if any."""
         open_room = self._open.get(topic)
         return None if open_room is None else open_room.room
 
@@ -140,7 +140,7 @@ class Rooms:
     def page(self, session: str, topic: str, after: str) -> dict[str, Any]:
         """Return the members after `after`, by name, of a topic that a client watches.
 
-        Raises InvalidRequest: the client does not watch it.
+        Raises InvalidRequest if the client does not watch it.
         """
         open_room = self._open.get(topic)
         if open_room is None or session not in open_room.watchers:
@@ -157,7 +157,7 @@ class Rooms:
             self._topics_of.pop(session, None)
 
     def leave_unless_in(self, session: str, topic: str) -> None:
-        """Undo `prepare` for a client that was neither a member nor a watcher."""
+        """Undo `prepare` for a client unless it is a member or a watcher."""
         open_room = self._open[topic]
         if session not in open_room.watchers and not open_room.own.has(session):
             self.leave(session, topic)
@@ -176,11 +176,11 @@ class Rooms:
     def expire(self, in_touch_since_s: float | None) -> None:
         """End the expired places of broken connections.
 
-        Waits until this process has heard from all others for SETTLE_S without interruption, as a client may be back at another
-        one.
+        Waits until this process has been in touch with all others for SETTLE_S without interruption, because a client may be
+        back at another one.
 
         Args:
-            in_touch_since_s: when that began, or None while it does not hear them.
+            in_touch_since_s: when that began, or None while out of touch.
         """
         now_s = self._now_s()
         if in_touch_since_s is None or now_s < in_touch_since_s + SETTLE_S:
@@ -236,12 +236,12 @@ class Rooms:
     # -- to pages -----------------------------------------------------------------------------------------------------
 
     def notify(self) -> Iterator[int]:
-        """Report changes to pages, and ask pages that have missed one to read again. Let the loop run wherever this yields.
+        """Report changes to pages, and ask pages with a missed one to read again. The caller lets the loop run at each yield.
 
-        Yields how many pages were asked to read again.
+        Yields the number of pages asked to read again.
         """
         for topic in list(self._untold):
-            self._untold.pop(topic, None)  # not there, if the room was closed while the loop ran
+            self._untold.pop(topic, None)  # missing if the room was closed while the loop ran
             open_room = self._open.get(topic)
             if open_room is None:
                 continue
@@ -262,7 +262,7 @@ class Rooms:
 
     @property
     def any_behind(self) -> bool:
-        """Whether some page waits to be told that it must read anew."""
+        """Whether some page waits for a notice to read again."""
         return any(self._open[topic].watchers.any_behind for topic in self._untold)
 
     # -- private ------------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class Rooms:
 
 
 def read_meta(meta: object, user: str, max_bytes: int) -> str | None:
-    """Return the meta of a page as JSON text, or None if it sets none. Anonymous clients, who share one name, set none.
+    """Return the meta of a page as JSON text, or None if it sets none. Anonymous clients share one name and set none.
 
     Raises:
         PayloadTooLarge: where = `presence`.

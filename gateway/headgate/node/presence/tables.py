@@ -1,12 +1,12 @@
-"""A table: what another process has written about its members in one topic. No I/O.
+"""A table has another process's entries for its members in one topic. No I/O.
 
 In: its messages, and the reads of Redis. Out: its entries, and whether they still count. A room (room.py) has a table of each.
 
 A table is stated if the last read found it in Redis or its process has written since. It is held if Redis had no or an older one,
 because Redis may have lost its memory or failed over to a replica without the last writes. A live process writes everything again
-within a second or two, and members of a process that has just died have their 5 s to come back elsewhere. So a held table
-counts for LEASE_S, and the next read drops it. That time runs only while this process is in touch with Redis. Reads more than
-IN_TOUCH_S apart prove nothing about the time between them.
+within a second or two, and members of a dead process have 5 s to come back elsewhere. So a held table counts for LEASE_S, and
+the next read drops it. That time runs only while this process is in touch with Redis. Reads more than IN_TOUCH_S apart prove
+nothing about the time between them.
 
 Messages arrive during a read. They are numbered and put or take single users, so a part that already includes some of them does
 no harm. A read is complete when each process's table has reached the write that Redis had at its end, with the same size.
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Table:
-    """The entries of one process as of a write, and their number then. `held_since_s`: None for a stated table."""
+    """The entries of one process as of a write, and their number then. `held_since_s` is None for a stated table."""
 
     __slots__ = ("count", "entries", "held_since_s", "number")
 
@@ -49,13 +49,13 @@ class Table:
         self.held_since_s: float | None = None
 
     def outlives(self, now_s: float, *, in_touch: bool) -> bool:
-        """Record that a read lacks it; return whether it has been lacking for LEASE_S, in touch with Redis all the time."""
+        """Record that a read lacks it; return whether it has been lacking for LEASE_S, with this process always in touch."""
         if self.held_since_s is None or not in_touch:
             self.held_since_s = now_s
         return now_s - self.held_since_s >= LEASE_S
 
     def follow(self, message: Message) -> bool:
-        """Apply a message; return whether it follows on what is known, and comes to as many members as its process has."""
+        """Apply a message; return whether it follows the known ones and leads to the number of members of its process."""
         if message.number <= self.number:
             return True  # the read already included it
         if message.before == WHOLE or message.before != self.number:
@@ -69,7 +69,7 @@ class Table:
 
     @property
     def is_whole(self) -> bool:
-        return len(self.entries) >= self.count  # more: another program has written to the key
+        return len(self.entries) >= self.count  # more if another program has written to the key
 
 
 def brought_up(tables: dict[str, Table], waiting: Iterable[Message]) -> bool:

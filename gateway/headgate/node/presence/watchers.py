@@ -1,8 +1,7 @@
 """The watchers of a room: pages that receive each difference and start over after missing one. No I/O.
 
 In: frames, each with the difference between two versions. Out: the same frame to the connection of each page that keeps up.
-Nothing is queued for one that does not. It is behind, and receives one `reset` once its connection has room, so that it reads
-the room again.
+Nothing is queued for a lagging page. It receives one `reset` once its connection has room, and then reads the room again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _STRIDE = 32
 
 
 class Connection(Protocol):
-    """The connection of a page, as watchers need it."""
+    """The connection of a page, as watchers see it."""
 
     closed: bool
 
@@ -62,7 +61,7 @@ class Watchers:
     def send(self, frame: Frame) -> Iterator[None]:
         """Send a difference to every page that keeps up. The caller yields to the loop at each item."""
         for count, (session, connection) in enumerate(list(self._connections.items()), 1):
-            # Skip a page that was added during the iteration; it has read a later version.
+            # Skip a page added during the iteration, because it has read a later version.
             if self._connections.get(session) is connection and session not in self._behind:
                 if _has_room(connection):
                     connection.offer_control(frame)
@@ -72,7 +71,7 @@ class Watchers:
                 yield
 
     def send_reset(self, frame: Frame) -> int:
-        """Send a reset to pages that are behind and have room again; return their number."""
+        """Send a reset to lagging pages that have room again; return their number."""
         chosen = [session for session in self._behind if _has_room(self._connections[session])]
         for session in chosen:
             del self._behind[session]

@@ -1,8 +1,8 @@
 """Pending writes to Redis about this process's own members, and their numbers. No I/O.
 
 In: topics with changed users, and the outcome of each write. Out: writes for presence.lua, each with the message that other
-processes read: `[process, before, number, count, puts, takes]`. `before` is the number of the preceding write (0: none; -1:
-everything is written again, so read it), and `count` is the resulting number of members.
+processes read, `[process, before, number, count, puts, takes]`. `before` is the number of the preceding write (0 for none, -1
+if everything is written again, so that others must read it), and `count` is the resulting number of members.
 
 A failed write may have been applied, and a refused one shows that Redis has lost its predecessor. In both cases the topic is
 written again as a whole.
@@ -45,11 +45,11 @@ class WriteBatches:
         return bool(self._changed or self._whole)
 
     def changed(self, topic: str, users: Iterable[str]) -> None:
-        """Record users whose entries may have changed."""
+        """Record users with possibly changed entries."""
         self._changed.setdefault(topic, {}).update(dict.fromkeys(users))
 
     def write_all(self) -> None:
-        """Write everything again, as Redis may have lost it."""
+        """Write everything again, because Redis may have lost it."""
         self._whole.update(dict.fromkeys([*self._written, *self._changed]))
 
     def next_write(self) -> list[TopicWrite]:
@@ -84,7 +84,7 @@ class WriteBatches:
         return writes
 
     def failed(self, writes: Iterable[TopicWrite]) -> None:
-        """Record writes that failed or whose outcome is unknown."""
+        """Record failed writes, and those with an unknown outcome."""
         for each in writes:
             self._whole[each.topic] = None
             self._written.setdefault(each.topic, (each.number, {}))  # Redis may still have the entries to remove

@@ -1,7 +1,7 @@
-"""The requests of clients: Socket.IO events in, each acknowledged with `{ok: true, …}` or `{ok: false, error}`.
+"""Answers requests of clients, each with an acknowledgement `{ok: true, …}` or `{ok: false, error}`.
 
-In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement. A
-request that is invalid, forbidden or over a limit is refused with its error and counted.
+In: Socket.IO events of joined clients. Out: calls on their namespace, the publisher and Redis; the acknowledgement. Invalid and
+forbidden requests, and those over a limit, are refused with an error and counted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Request = Callable[[Namespace, Client, Body], dict[str, Any] | Later]
 
 
 class Handlers:
-    """See the module. `page_requests`: those that functions of the application answer."""
+    """See the module. `page_requests` are those for functions of the application."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Handlers:
         return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
 
     def _request(self, namespace: Namespace, client: Client, body: Body) -> Later:
-        """Begin a request that a function of the application answers. Its data is checked as what the client publishes is."""
+        """Begin a request for a function of the application. Its data is checked as published data is."""
         name, data, request_id, timeout_s = requests.read_asked(body)
         if not client.identity.may_publish(name):
             raise Forbidden("request", name)
@@ -154,7 +154,7 @@ class Handlers:
         return self.page_requests.begin(client.account, request, timeout_s, client.connection)
 
     def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Stop a request of the same user. If it has ended, that is no fault."""
+        """Stop a request of the same user. An ended request is not a fault."""
         return {"cancelled": self.page_requests.cancel(client.account, requests.read_cancel(body))}
 
     def _check_ephemeral(self, client: Client) -> None:
@@ -170,7 +170,7 @@ class Handlers:
         return {"seen": len(ids)}
 
     def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Return a part of the user's inbox, with every event that the client has had, here or, as it says, elsewhere."""
+        """Return a part of the user's inbox, with every event that the client has had here, or claims to have had elsewhere."""
         before, limit, had = requests.read_inbox_part(body)
         identity = client.identity
         if identity.own_topics is None:
@@ -199,7 +199,7 @@ def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, An
 
 
 def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-    """End a subscription. If there is none, that is no fault."""
+    """End a subscription. A missing one is not a fault."""
     pattern = requests.read_subscription(body).pattern
     namespace.subscriptions.end(pattern, client)
     return {"pattern": pattern}
@@ -243,7 +243,7 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
     if act is PresenceAct.WATCH:
         return presence.rooms.watch(session, topic, connection_of(client))
     try:
-        pauses.check_enter(namespace.name)  # again, as Redis or the application may have taken seconds
+        pauses.check_enter(namespace.name)  # again, because Redis or the application may have taken seconds
     except Paused:
         presence.rooms.leave_unless_in(session, topic)
         raise
@@ -251,7 +251,7 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
 
 
 def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
-    """Prepare a topic for a client that may have it. Its grants may change while Redis or the application is asked."""
+    """Prepare a topic for a client that may have it. Its grants may change during the wait for Redis or the application."""
     presence, session = namespace.presence, client.session
     checked: Identity | None = None  # the identity at the last check of the topic, if the client had it by then
     while client.identity is not checked or topic not in presence.topics_of(session):

@@ -1,10 +1,10 @@
-"""Handling asks the pages of this gateway process whether their handlers have had an event, for a trace.
+"""Asks the pages of this gateway process whether their handlers have had an event, for a trace.
 
 In: a question that went to all processes (answers.py); answers of clients, which are requests (handlers.py). Out: a notice to
 each client that would get the event's topic; the sums of the answers.
 
-Rules. 1. Bounded. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has one open question, so one that
-reads nothing gets no second. 2. An event counts as `handled` only if a handler has had it. An answer counts only if the page is
+Rules. 1. Bounded. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has at most one open question, even
+if it reads nothing. 2. An event counts as `handled` only if a handler has had it. An answer counts only if the page is
 in the epoch of the offset, where it has notice of everything that the log has lost. 3. Nothing here is on the event path.
 """
 
@@ -24,7 +24,7 @@ from headgate.redis.questions import AtBrowsers, HandledQuestion
 from headgate.runtime.loop import Signal, one_round
 
 MAX_ASKED = 1000
-# One half of the greenlets that answer questions may wait for pages.
+# Half of the greenlets that answer questions may wait for pages.
 MAX_ROUNDS = 2
 MAX_WAIT_MS = 1000
 # The loop runs after this many clients.
@@ -32,7 +32,7 @@ _STRIDE = 100
 
 
 class Verdict(IntEnum):
-    """The answer of a client. Of several tabs that share a connection, the greatest counts."""
+    """The answer of a client. The greatest one counts if several tabs share a connection."""
 
     NOTHING = 0
     UNKNOWN = 1
@@ -60,7 +60,7 @@ class _Round:
         self.check_complete()
 
     def check_complete(self) -> None:
-        """Set `complete` if every client answered `handled`. After any other answer another tab may still add to it."""
+        """Set `complete` if every client answered `handled`. After any other answer, another tab may still answer."""
         if self.asked_all and self.handled == len(self.verdicts):
             self.complete.set()
 
@@ -74,14 +74,14 @@ class Handling:
         self._numbers = count(1)
 
     def find(self, question: HandledQuestion) -> list[AtBrowsers]:
-        """Ask, and wait `wait_ms` at most for the answers."""
+        """Ask, and wait at most `wait_ms` for the answers."""
         namespace = self._namespaces.get(question.namespace)
         if namespace is None:
             return [AtBrowsers()]
         audience = namespace.audience(question.topic)
         if len(self._rounds) >= MAX_ROUNDS:
             return [AtBrowsers(clients=len(audience), not_asked=len(audience))]
-        if namespace.bus.epoch != question.epoch:  # this gateway has not reached that epoch yet, or is past it
+        if namespace.bus.epoch != question.epoch:  # this gateway has not reached that epoch yet, or has passed it
             return [AtBrowsers(clients=len(audience), unknown=len(audience))]
         number, round_ = next(self._numbers), _Round(question)
         self._rounds[number] = round_
@@ -114,7 +114,7 @@ class Handling:
         return {}
 
     def _ask(self, namespace: Namespace, audience: tuple[Client, ...], number: int, round_: _Round) -> int:
-        """Ask clients; return how many were not asked because they have not reached the offset."""
+        """Ask clients; return how many were left out because they have not reached the offset."""
         offset, behind = round_.question.offset, 0
         frame = message_frame(notice_packet(namespace.name, HANDLED, {"ask": number, "offset": offset}))
         for nth, client in enumerate(audience, 1):

@@ -1,11 +1,11 @@
-"""Page requests: requests of pages that functions of the application answer (`Headgate.on_request`).
+"""Runs functions of the application for requests of pages (`Headgate.on_request`).
 
-In: checked requests of joined clients, and their cancellations (handlers.py). Out: an acknowledgement for each, exactly one: the
-answer of the function, its refusal, or `timed_out`, `request_failed`.
+In: checked requests of joined clients, and their cancellations (handlers.py). Out: exactly one acknowledgement for each, with
+the answer of the function, its refusal, `timed_out` or `request_failed`.
 
-Each function runs in its own greenlet, because an answer may take seconds and the client's other messages must not wait. One that
-is late or cancelled is answered at once, and stopped where it waits next. It keeps its place until it has ended, so that
-functions in all are bounded too. A page that leaves stops nothing: what was asked for is carried out, and the answer is dropped.
+Each function runs in its own greenlet, because an answer may take seconds and the client's other messages must not wait. A late
+or cancelled request is answered at once, and its function is stopped at its next wait. It counts until it has ended, so that
+the number of functions is bounded, too. If a page leaves, its functions keep running, and their answers are dropped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = structlog.get_logger("headgate.page_requests")
 
 
 class PageRequests:
-    """See the module. `answerers`: the functions, by the name of the request; the mapping may grow."""
+    """See the module. `answerers` has the functions by the name of the request. The mapping may grow."""
 
     def __init__(self, settings: Settings) -> None:
         self.answerers: Mapping[str, Answerer] = {}
@@ -55,10 +55,10 @@ class PageRequests:
         self._rates = Rates(settings.requests_per_s, math.ceil(2 * settings.requests_per_s))
         self._running: dict[tuple[str, str], _Running] = {}
         self._counts: dict[str, int] = {}
-        self._log_throttle = LogThrottle()  # by the name of the request: clients decide how often a function fails
+        self._log_throttle = LogThrottle()  # by the name of the request, because clients decide how often a function fails
 
     def begin(self, account: str, request: PageRequest, timeout_s: float, connection: object = None) -> Later:
-        """Check a request of a user or an address; return what runs its function. It has `request_timeout_s`, or less.
+        """Check a request of a user or an address; return a Later that runs its function, for at most `request_timeout_s`.
 
         `connection` waits for the answer (`asking`). Raises UnknownRequest, InvalidRequest, LimitReached.
         """
@@ -92,7 +92,7 @@ class PageRequests:
         return running is not None and running.cancel()
 
     def asking(self) -> frozenset[object]:
-        """Return the connections with a request that has no answer yet, also if they have closed since."""
+        """Return the connections with an unanswered request, including closed ones."""
         return frozenset(running.connection for running in self._running.values() if not running.answered)
 
     def _ended(self, account: str, request_id: str) -> None:
@@ -104,7 +104,7 @@ class PageRequests:
 
 
 class _Running:
-    """A function at work. It is answered once, by the function or before it has ended."""
+    """A running function. Its request is answered once, by the function or before it has ended."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Publishing for many callers at once. Their events of one moment go to Redis in one round trip.
+"""Publishes for many callers at once. Their events of one moment go to Redis in one round trip.
 
 In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, all events since its last call; to each
-caller a receipt or an error for each of its events. While one round trip is under way the next one gathers, so no caller waits
-for a timer, and round trips grow with the load.
+caller a receipt or an error for each of its events. Events gather during a round trip for the next one, so no caller waits for
+a timer, and round trips grow with the load.
 
 Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event succeeds or fails alone. 3. The queue
 is bounded, in events and bytes. Beyond that a caller is refused. 4. When Redis does not answer, the callers queued after that
@@ -45,7 +45,7 @@ class _Round:
         self._waiting: list[Idle] = []
 
     def take(self, events: Sequence[Prepared], first: int) -> int:
-        """Take as many events from `first` on as there is room for, at least one; return how many."""
+        """Take events from `first` on while there is room, at least one; return how many."""
         count, size_bytes = 0, self.size_bytes
         room = MAX_ROUND_EVENTS - len(self.events)
         for event in events[first : first + room]:
@@ -58,7 +58,7 @@ class _Round:
         return count
 
     def add(self, event: Prepared) -> tuple[_Round, int, int]:
-        """Take an event, for which there is room; return its place."""
+        """Take an event; return its place. There must be room."""
         self.events.append(event)
         self.size_bytes += event.size_bytes
         end = len(self.events)
@@ -68,7 +68,7 @@ class _Round:
         return len(self.events) < MAX_ROUND_EVENTS and self.size_bytes < MAX_ROUND_BYTES
 
     def wait(self) -> Sequence[Outcome]:
-        """Return the outcomes of all events when they are there. Switches greenlets."""
+        """Wait for the outcomes of all events and return them. Switches greenlets."""
         if self.outcomes is None:
             rest = Idle()
             self._waiting.append(rest)
@@ -98,7 +98,7 @@ class PublishQueue:
     ) -> None:
         """`published` gets the outcomes of each round trip that Redis has answered; it must not wait.
 
-        `start` runs a function in a new greenlet, from the next turn of the loop on.
+        `start` runs a function in a new greenlet, from the next turn of the loop.
         """
         self._publisher, self._published, self._start = publisher, published, start
         self._rounds: deque[_Round] = deque()
@@ -108,8 +108,8 @@ class PublishQueue:
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
         """Publish events, in order; return a receipt or an error for each. Switches greenlets.
 
-        With the error BusUnavailable the event may or may not have been published. Raises LimitReached: the queue is full;
-        nothing was published.
+        With the error BusUnavailable the event may or may not have been published. Raises LimitReached, without publishing
+        anything, if the queue is full.
         """
         size_bytes = 0
         for event in events:

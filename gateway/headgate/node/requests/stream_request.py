@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
         auth: the object of a CONNECT, as the authenticator gets it.
         subscriptions: `{pattern, overflow?, since?}` each.
         point: a number is an offset in the newest epoch.
-        wait_s: for a long-poll; None: an event stream.
+        wait_s: for a long-poll; None for an event stream.
         is_strict: whether a refused subscription refuses the stream.
         requests: (name, body) each, made for the client after its welcome.
     """
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
 
 
 def read_wanted(environ: Mapping[str, Any]) -> Wanted:
-    """Read the query and the headers of a GET. Raises InvalidRequest: with the fault and what is allowed."""
+    """Read the query and the headers of a GET. Raises InvalidRequest with the fault and the allowed values."""
     query = read_query(environ)
     patterns = query.get("pattern")
     if not patterns:
@@ -60,9 +60,9 @@ def read_wanted(environ: Mapping[str, Any]) -> Wanted:
 
 
 def read_posted(environ: Mapping[str, Any], body: Mapping[str, Any]) -> Wanted:
-    """Read the query and the body of a POST: the object of a CONNECT, and perhaps `requests`.
+    """Read the query and the body of a POST, which has the object of a CONNECT and perhaps `requests`.
 
-    Raises InvalidRequest: with the fault and what is allowed.
+    Raises InvalidRequest with the fault and the allowed values.
     """
     query, auth = read_query(environ, "namespace", "wait"), dict(body)
     point, subscriptions = read_resume(auth.pop("resume", None)), auth.pop("subscriptions", [])
@@ -82,7 +82,7 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
     """Return the JSON object in the body of a POST. Waits for it.
 
     Raises:
-        InvalidRequest: the body is no JSON object.
+        InvalidRequest: the body is not a JSON object.
         PayloadTooLarge.
     """
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:  # a form of another site cannot send this type
@@ -103,7 +103,7 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
 
 
 def read_query(environ: Mapping[str, Any], *known: str) -> Mapping[str, list[str]]:
-    """Return the fields of the query. Raises InvalidRequest: a field is unknown, or repeated without being a list."""
+    """Return the fields of the query. Raises InvalidRequest for an unknown field, or a repeated one that is not a list."""
     known = known or _PARAMETERS
     text = str(environ.get("QUERY_STRING", ""))
     try:

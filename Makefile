@@ -51,7 +51,7 @@ BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --out
 # Commands of the tests may call make themselves, which is not to take part in this one.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
 .PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
-	py-test-together py-test-alone unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples example-pictures http-api monitoring tracing compose faults soak fuzz socketio-suites \
+	py-test-together py-test-alone unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples example-pictures http-api monitoring tracing compose faults nightly soak fuzz socketio-suites \
 	deployments sbom audit docs release clean
 
 help: ## Show this list
@@ -70,16 +70,17 @@ dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm 
 	@ls dist/*
 
 # The Python tests run one part after the other: each keeps two processors busy, and with less to share a part waits for more.
-CHECKS := web-test types site-check web-check client-test docs-check imports style
+# TYPED: what mypy reads. The tests are most of the code, and `make lint` and continuous integration read them, too.
+CHECKS := web-test types web-check client-test docs-check imports style
 PY_TESTS := py-test-unit py-test-together py-test-alone
-test: ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
+test: ## Run every check but those of the nightly tier: lint, types, import rules, docs, JavaScript and Python tests, end to end
 	@rm -rf build/parts
 	@$(MAKE) --no-print-directory $(BESIDE_EACH_OTHER) test-setup
-	@$(MAKE) --no-print-directory --keep-going $(BESIDE_EACH_OTHER) $(CHECKS) || true
+	@$(MAKE) --no-print-directory --keep-going $(BESIDE_EACH_OTHER) $(CHECKS) TYPED="gateway server tools" || true
 	@$(MAKE) --no-print-directory --keep-going $(PY_TESTS) || true
 	@$(PART) summary $(CHECKS) $(PY_TESTS)
 
-test-setup: $(DEV) build $(DOCS)
+test-setup: $(DEV) build
 
 lint: $(DEV) ## ruff, mypy --strict, import rules, generated docs
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check
@@ -92,7 +93,7 @@ style: $(DEV)
 
 types: $(DEV)
 	@$(PART) begin $@ "mypy --strict"
-	@$(BIN)/mypy
+	@$(BIN)/mypy $(TYPED)
 	@$(PART) passed $@
 
 imports: $(DEV)
@@ -115,7 +116,7 @@ docs-check: $(DEV)
 	@$(PART) passed $@
 
 MAKE_SITE = $(SITE_BUILD) build --strict --config-file site/mkdocs.yml && build/docs-tools/bin/python site/links.py build/site
-site-check: $(DOCS) $(DEV) $(NODE)
+site-check: $(DOCS) $(DEV) $(NODE) ## Build the documentation site, check its links, open some of its pages in Chromium (CI does so for every change)
 	@$(PART) begin $@ "documentation site"
 	@$(MAKE_SITE)
 	@$(BIN)/python -m tools.chromium
@@ -174,8 +175,7 @@ py-test-together: $(DEV) build
 		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS) || $(PART) again $@ $(ALONE) $(BIN)/python -m pytest
 	@$(PART) passed $@
 
-# Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait (all of them take
-# 130 s of a processor): their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
+# Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait: their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
 # at the end.
 LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_mixture.py tests/fault/test_f26_whole_gateway.py
 py-test-alone: $(DEV) build
@@ -243,7 +243,7 @@ examples: $(DEV) build chromium ## Build every example with the packed client, a
 
 example-pictures: ## Run `make examples`, and write the picture of each example (examples/*/*.png)
 	@EXAMPLE_PICTURES=1 $(MAKE) --no-print-directory examples
-	@EXAMPLE_PICTURES=1 $(BIN)/python -m pytest tests/e2e/test_bell.py
+	@EXAMPLE_PICTURES=1 $(BIN)/python -m pytest -m nightly tests/e2e/test_bell.py
 
 monitoring: $(DEV) build ## The real Prometheus and Grafana's own types read examples/monitoring (needs apt and the npm registry)
 	@$(BIN)/python -m tools.prometheus
@@ -260,7 +260,11 @@ tracing: $(DEV) build ## The real OpenTelemetry Collector takes the spans of an 
 	@$(BIN)/python -m pytest -m nightly tests/integration/test_opentelemetry.py $(ARGS)
 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
-	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e tests/integration/presence $(ARGS)
+	@$(BIN)/python -m pytest -m nightly tests/fault $(ARGS)
+
+nightly: $(DEV) build chromium ## The full form of what the test command leaves out or shortens, in browsers, packages and on Redis (CI does so every night)
+	@$(BIN)/python -m pytest -m nightly tests/e2e tests/integration/delivery tests/integration/packaging tests/integration/presence \
+		tests/unit/redis $(ARGS)
 
 http-api: $(DEV) build ## schemathesis sends /api/v1 thousands of requests, by its OpenAPI document (two minutes; HTTP_API_REQUESTS: how many of each kind)
 	@$(BIN)/python -m pytest -m nightly tests/integration/server/test_api_v1_served.py $(ARGS)

@@ -109,6 +109,7 @@ def test_an_item_is_read_with_the_keyboard_and_everywhere(page: Page, gateway: G
     expect(other.get_by_role("button", name="Notifications, 1 unread")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_the_bell_breaks_no_rule_of_accessibility(page: Page, gateway: GatewayProcess, inbox: Inbox) -> None:
     """Open and closed, empty and with older items to be shown, light and dark, and on a phone."""
     page.goto(gateway.url)

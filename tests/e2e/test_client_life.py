@@ -26,7 +26,6 @@ SETTINGS = {
     "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
     "HEADGATE_TOKEN_LEEWAY_S": str(LEEWAY_S),
 }
-STALL_MS = 10_000
 POLL_MS = 20
 LATE_MS = 300
 BATCH_EVENTS = 500
@@ -134,7 +133,7 @@ def test_a_reload_goes_on_where_the_page_was(open_page: OpenPage, publisher: Pub
     assert wait_for(page, 66) == list(range(1, 67))
 
 
-@pytest.mark.parametrize("query", ["", "transport=stream"])
+@pytest.mark.parametrize("query", ["", pytest.param("transport=stream", marks=pytest.mark.nightly)])
 def test_a_page_out_of_the_back_forward_cache_catches_up(
     browser_path: str, browser: Browser, site: GatewayProcess, publisher: Publisher, query: str
 ) -> None:
@@ -203,8 +202,9 @@ def test_thirty_seconds_offline_under_fifty_events_a_second(
     assert state(page)["gaps"] == 0
 
 
-def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publisher: Publisher) -> None:
-    """Ten seconds under load: all events afterwards, in order, and the page still answers to its user in that time."""
+@pytest.mark.parametrize("stall_ms", [1_500, pytest.param(10_000, marks=pytest.mark.nightly)])
+def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publisher: Publisher, stall_ms: int) -> None:
+    """Seconds under load: all events afterwards, in order, and the page still answers to its user in that time."""
     page = open_page()
     stop = threading.Event()
     sent = 0
@@ -219,12 +219,12 @@ def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publ
     load_thread.start()
     try:
         # Long tasks as the page's own timers see them, and clicks that arrive while the backlog is dispatched.
-        page.evaluate("ms => { const end = performance.now() + ms; while (performance.now() < end); }", STALL_MS)
+        page.evaluate("ms => { const end = performance.now() + ms; while (performance.now() < end); }", stall_ms)
         assert page.evaluate("new Promise(resolve => requestAnimationFrame(() => resolve('painted')))") == "painted"
     finally:
         stop.set()
         load_thread.join()
-    assert sent > 100
+    assert sent > 10
     assert wait_for(page, sent) == list(range(1, sent + 1))
     assert state(page)["gaps"] == state(page)["missed"] == 0
 

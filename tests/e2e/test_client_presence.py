@@ -1,4 +1,4 @@
-"""Presence in Chromium: two users with two tabs each at two gateways. `make faults` kills one of these."""
+"""Presence in Chromium: two users with two tabs each at two gateways. `make nightly` kills one of these."""
 
 from __future__ import annotations
 

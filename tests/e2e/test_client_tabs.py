@@ -25,7 +25,6 @@ SETTINGS = {
     "PYTHONPATH": str(Path(__file__).parents[2]),
     "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
 }
-TABS = 10
 POLL_MS = 20
 
 OpenTab = Callable[..., Page]
@@ -93,11 +92,12 @@ def assert_seen(tabs: list[Page], numbers: range, after: str = "") -> None:
         assert tab.evaluate("page.seen") == list(numbers)
 
 
-def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
-    open_tab: OpenTab, context: BrowserContext, site: GatewayProcess, publisher: Publisher
+@pytest.mark.parametrize("count", [6, pytest.param(10, marks=pytest.mark.nightly)])
+def test_many_tabs_are_one_connection_whatever_becomes_of_the_leader(
+    open_tab: OpenTab, context: BrowserContext, site: GatewayProcess, publisher: Publisher, count: int
 ) -> None:
     """Closed, crashed, gone elsewhere, or in a debugger. The others go on without a loss, a double or a disconnection."""
-    tabs = [open_tab() for _ in range(TABS)]
+    tabs = [open_tab() for _ in range(count)]
     assert clients(site) == 1
     publish(publisher, range(1, 50))
     assert_seen(tabs, range(1, 50))

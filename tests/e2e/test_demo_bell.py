@@ -49,6 +49,7 @@ def test_an_item_is_for_the_others_and_kept_until_it_is_read(open_board: OpenBoa
     expect(ana.view.locator(".item")).to_have_count(2)
 
 
+@pytest.mark.nightly
 def test_what_is_read_in_one_pane_is_read_in_the_other_and_after_a_restart(browser: Browser, gateway: GatewayProcess) -> None:
     """Two devices of Ana's beside each other. One shows the notice, both the item, and a fresh gateway the same."""
     with browser.new_context(viewport=VIEWPORT) as context:

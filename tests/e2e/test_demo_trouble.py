@@ -60,6 +60,7 @@ def run(board: BoardPage, name: str) -> str:
     return board.trouble(name).locator(".says").inner_text()
 
 
+@pytest.mark.nightly
 def test_a_flood_is_shown_whole_on_every_board(open_board: OpenBoard) -> None:
     """Five hundred numbered events come once each and in order, here and at another person's, and the strip shows them."""
     ana, ben = open_board("ana"), open_board("ben")
@@ -74,6 +75,7 @@ def test_a_flood_is_shown_whole_on_every_board(open_board: OpenBoard) -> None:
     expect(ana.page.get_by_role("status").filter(has_text="500 published")).to_have_count(1)
 
 
+@pytest.mark.nightly
 def test_a_cut_line_is_said_and_repaired(open_board: OpenBoard, shop: Shop) -> None:
     """It stays cut whatever the client tries. Then the page resumes, and counts its repaired events; others notice nothing."""
     ana, ben = open_board("ana", SHORT), open_board("ben")
@@ -95,6 +97,7 @@ def test_a_cut_line_is_said_and_repaired(open_board: OpenBoard, shop: Shop) -> N
     expect(ben.count("gap")).to_have_text("0")
 
 
+@pytest.mark.nightly
 def test_a_stalled_tab_shows_everything_afterwards_and_delays_nobody(open_board: OpenBoard) -> None:
     """The tab really stalls. The events wait in it, while the other person's board shows them."""
     ana, ben = open_board("ana", f"&stall_s={LONG_STALL_S}"), open_board("ben")
@@ -106,6 +109,7 @@ def test_a_stalled_tab_shows_everything_afterwards_and_delays_nobody(open_board:
     expect(ana.trouble("stall")).to_be_focused()
 
 
+@pytest.mark.nightly
 def test_a_restart_of_the_gateway_loses_nothing(open_board: OpenBoard, gateway: GatewayProcess) -> None:
     """Events published during the restart come when it is back, at every page, without a reload; the process is a fresh one."""
     ana, ben = open_board("ana"), open_board("ben")
@@ -161,6 +165,7 @@ def test_all_troubles_run_one_after_another(browser: Browser, gateway: GatewayPr
         assert re.fullmatch(r"Ana 2 · Ben 1", page.locator('[data-lane="gap"] .lane-count').inner_text())
 
 
+@pytest.mark.nightly
 def test_a_tab_behind_a_line_that_stands_still_catches_up(browser: Browser, gateway: GatewayProcess, shop: Shop) -> None:
     """Its queue in the gateway overflows, no other client waits, and it reads the log and shows every event."""
     with (

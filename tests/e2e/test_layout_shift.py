@@ -15,7 +15,7 @@ from tests.support.gateway_process import GatewayProcess
 
 # https://web.dev/articles/cls calls 0.1 good. Shifts within half a second of a click or a key do not count.
 MOST = 0.02
-SCREENS = {"phone": (390, 844), "laptop": (1366, 768)}
+PHONE, LAPTOP = (390, 844), (1366, 768)
 WATCH = """
 window.shifts = [];
 new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift", buffered: true });
@@ -36,7 +36,7 @@ SUM = """async () => {
 }"""
 
 
-@pytest.fixture(params=[*SCREENS.values()], ids=[*SCREENS])
+@pytest.fixture(params=[PHONE, pytest.param(LAPTOP, marks=pytest.mark.nightly)], ids=["phone", "laptop"])
 def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
     """A tab that notes each shift, with connections that the test can cut."""
     width, height = request.param

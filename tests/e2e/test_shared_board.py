@@ -106,6 +106,7 @@ def test_new_orders_appear_and_the_oldest_goes(boards: tuple[BoardPage, BoardPag
     expect(ben.card("31")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_page_that_is_not_let_in_can_try_again(open_board: OpenBoard, gateway: GatewayProcess) -> None:
     """After some refusals the page stops trying, says so, and has a button to try again without a reload."""
     ana = open_board("ana")

@@ -23,7 +23,7 @@ from tests.support.redis_server import wait_until
 
 NAMESPACE = "notifications"
 RETRY_S = 0.05
-ROUNDS = [pytest.param(4, id="short"), pytest.param(250, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+ROUNDS = [pytest.param(2, id="short"), pytest.param(250, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
 
 

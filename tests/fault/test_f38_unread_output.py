@@ -38,7 +38,10 @@ def lost_at(url: str) -> set[str]:
     return {reason for reason, number in re.findall(pattern, get(f"{url}/metrics"), re.M) if float(number) > 0}
 
 
-@pytest.mark.parametrize(("output", "workers"), [("unread", 1), ("unread", 2), ("full", 1), ("closed", 1)])
+@pytest.mark.parametrize(
+    ("output", "workers"),
+    [pytest.param("unread", 1, marks=pytest.mark.nightly), ("unread", 2), ("full", 1), ("closed", 1)],
+)
 def test_output_that_goes_nowhere_stops_nothing(tmp_path: Path, output: str, workers: int) -> None:
     """Pages that write more than a pipe holds are answered, so is liveness; dropped lines are counted; SIGTERM ends it."""
     held = HeldPort()

@@ -169,6 +169,7 @@ def heads(history: History, publishing: Publishing) -> tuple[list[float], list[i
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.nightly
 def test_without_websockets_and_sticky_sessions_every_page_gets_every_event_once(
     tmp_path: Path, load: Load, figures: Figures
 ) -> None:

@@ -283,6 +283,7 @@ def world_of(folder: Path, load: Load, seed: int) -> Iterator[World]:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.nightly
 def test_each_person_has_each_item_once_and_the_same_count_on_every_device(
     tmp_path: Path, load: Load, figures: Figures, seed: int
 ) -> None:

@@ -1,6 +1,6 @@
 """Events while gateways, consumers and Redis are killed, and a trace that explains the fate of each of them.
 
-The test command has a short form; `make faults` has ten thousand events.
+`make faults` has a short form, and one with ten thousand events.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def stage(start_gateway: StartGateway, tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.nightly
 def test_every_outcome_is_explained_while_everything_is_killed(stage: Stage, load: Load) -> None:
     """One gateway stays and has reported every event; the other's clients go on at the next one; the consumers have done all."""
     events, rounds = (10_000, 5) if load.name == "full" else (250, 1)

@@ -64,7 +64,7 @@ def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder
     return ended.returncode, ended.stdout, ended.stderr
 
 
-@pytest.mark.parametrize("versions", ["lowest", "newest"])
+@pytest.mark.parametrize("versions", [pytest.param("lowest", marks=pytest.mark.nightly), "newest"])
 def test_a_publisher_installs_three_distributions(install: Install, redis_url: str, tmp_path: Path, versions: str) -> None:
     """It publishes to a real Redis, imports no part of the gateway, and the error names the extra that brings one.
 
@@ -113,6 +113,7 @@ def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
     assert (code, out[:9]) == (0, "offset 4 "), err
 
 
+@pytest.mark.nightly
 def test_the_extra_of_consumers_brings_no_gateway(install: Install, tmp_path: Path, redis_url: str) -> None:
     """They run without gevent, Flask and python-socketio, and `headgate serve` names the missing packages."""
     binaries = install("newest", "[consumers]")

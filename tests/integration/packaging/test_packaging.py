@@ -49,6 +49,7 @@ def fake_npm(folder: Path, *lines: str) -> dict[str, str]:
     return {"PATH": f"{npm.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * DEADLINE_S)
 def test_a_wheel_of_an_unbuilt_checkout_has_the_files_for_browsers(tmp_path: Path) -> None:
     """It is built first, and not again for the next wheel. A module that is gone since then is in none.
@@ -80,6 +81,7 @@ def test_a_wheel_of_an_unbuilt_checkout_has_the_files_for_browsers(tmp_path: Pat
     assert "src/gate.js:1:" in broken.stderr
 
 
+@pytest.mark.nightly
 def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(wheel: Path, tmp_path: Path) -> None:
     """To install from it needs no JavaScript."""
     checkout = copy_checkout(tmp_path, built=True)
@@ -116,6 +118,7 @@ def test_the_package_index_can_show_the_wheel(wheel: Path) -> None:
     assert {"Framework :: Flask", "Typing :: Typed"} <= set(metadata.get_all("Classifier", []))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * DEADLINE_S)
 def test_the_npm_package_installs_beside_the_applications_own_backbone(tmp_path: Path) -> None:
     """From its tarball, as README says, with one Backbone, so that a LiveCollection is the application's Backbone.Collection."""

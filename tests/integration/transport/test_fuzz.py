@@ -25,7 +25,7 @@ def server(start_shared_server: StartServer) -> ServerProcess:
 def test_a_real_connection_survives_or_is_closed(server: ServerProcess) -> None:
     """Frames to a real server, then a last one that must be answered unless the connection was closed with a code."""
     source = random.Random(SEED)
-    for number in range(200 * SCALE):
+    for number in range(40 * SCALE):
         client = WebSocket(server.port)
         with closing(client):
             client.send("40")

@@ -21,7 +21,7 @@ from headgate.redis.lineage import Entry, Head, Lineage
 from tests.support.feed_world import Broken, World
 
 STEPS = 300
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "500"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "150"))
 # A planted fault is found within so many histories.
 MAX_HISTORIES = 3000
 

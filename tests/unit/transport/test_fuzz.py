@@ -1,6 +1,6 @@
 """Random frames and packets (F17): every one is taken or refused with a code; nothing is uncaught, and nothing is left.
 
-10,000 of each in the test command; with HEADGATE_FUZZ=nightly a million. tests/integration/transport/test_fuzz.py sends frames to
+2,000 of each in the test command; with HEADGATE_FUZZ=nightly a million. tests/integration/transport/test_fuzz.py sends frames to
 a real server.
 """
 

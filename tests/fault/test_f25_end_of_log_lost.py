@@ -24,7 +24,10 @@ from tests.support.redis_server import wait_until
 NAMESPACE = "notifications"
 RETRY_S = 0.05
 ROUNDS = [pytest.param(2, id="short"), pytest.param(250, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
-EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
+EITHER = pytest.mark.parametrize(
+    "patterns",
+    [pytest.param(("#",), id="whole", marks=pytest.mark.nightly), pytest.param(("orders.*", "bills.1"), id="narrow")],
+)
 
 
 @pytest.fixture

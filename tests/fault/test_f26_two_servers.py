@@ -18,7 +18,11 @@ from tests.fault.redis_process import RedisProcess
 from tests.support.bus_process import BusProcess
 from tests.support.redis_server import wait_until
 
-EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"], indirect=True)
+EITHER = pytest.mark.parametrize(
+    "patterns",
+    [pytest.param(("#",), id="whole", marks=pytest.mark.nightly), pytest.param(("orders.*", "bills.1"), id="narrow")],
+    indirect=True,
+)
 
 
 class Pair(NamedTuple):

@@ -82,7 +82,9 @@ def run(folder: Path, where: str, load: Load, size: Size, seed: int) -> tuple[Co
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("where", ["address", pytest.param("Sentinels", marks=pytest.mark.nightly), "Cluster"])
+@pytest.mark.parametrize(
+    "where", ["address", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("Sentinels", "Cluster"))]
+)
 def test_under_every_fault_nothing_is_lost_unreported_doubled_reordered_or_shown_though_lost(
     tmp_path: Path, load: Load, figures: Figures, seed: int, where: str
 ) -> None:

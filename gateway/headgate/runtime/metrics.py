@@ -332,7 +332,11 @@ CONSUMER_WAITING = Gauge("headgate_consumer_waiting", "Tasks that wait, either d
 CONSUMER_FULL = Gauge("headgate_consumer_full", "1 while so many tasks wait that the consumer reads no new events.", ["consumer"])
 CONSUMER_DEAD = Counter("headgate_consumer_dead_total", "Dead letters: tasks that the consumer gave up on.", ["consumer", "why"])
 CONSUMER_DEAD_DROPPED = Counter("headgate_consumer_dead_dropped_total", "Dead letters replaced by newer ones.", ["consumer"])
-CONSUMER_MISSED = Counter("headgate_consumer_missed_total", "Events trimmed before the consumer had read them.", ["consumer"])
+CONSUMER_MISSED = Counter(
+    "headgate_consumer_missed_total",
+    "Events trimmed before the consumer had read them, and waiting tasks that Redis has evicted.",
+    ["consumer"],
+)
 CONSUMER_LOGS_LOST = Counter(
     "headgate_consumer_logs_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["consumer"]
 )

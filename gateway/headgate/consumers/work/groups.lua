@@ -21,7 +21,8 @@
 --
 -- Promises. Work is handed out again after its lease unless it is answered or renewed. Work that was handed out before without an
 -- answer, and so may have ended a process, is handed out alone. Events that the log trimmed before the group got them are counted. A
--- refused call has written nothing. While the slot moves key by key in a Cluster, calls are refused (TRYAGAIN), since a key on the
+-- refused call has written nothing. If Redis evicts one of these keys alone, no task is lost unreported: a task whose body is gone counts
+-- as missed, and a body without a waiting task is due again. While the slot moves key by key in a Cluster, calls are refused (TRYAGAIN), since a key on the
 -- other node must not pass for a missing one, and a step must not be half done.
 --
 -- Leases and due times follow the clock of clock.lua, one per group, and are given as times from now, so setting the wall clock does
@@ -133,6 +134,7 @@ local function may_take(name)
   return may_create(name) or may('XREADGROUP', 'GROUP', name.group, READER, 'STREAMS', name.log, '>')
     or may('XCLAIM', name.log, name.group, READER, '0', '0-1') or may('ZADD', name.waiting, '0', '')
     or may('HDEL', name.state, 'older') or may('HINCRBY', name.out, '', '1') or may('XPENDING', name.log, name.group)
+    or may('ZREM', name.waiting, '') or may('HDEL', name.body, '') or may('HSTRLEN', name.body, '')
 end
 
 local function may_settle(name)
@@ -450,26 +452,40 @@ local function forget(name, task)
   redis.call('ZREM', name.together, string.sub(task, -16) .. ':' .. task)
 end
 
--- Hand out due tasks. The lease is added to each task's time, so it is due again without an answer.
+-- Make tasks due again of which Redis has lost the time, as it has evicted all of them. Leased ones are due after a lease.
+local function restore_waiting(name, now, lease_ms)
+  if redis.call('ZCARD', name.waiting) > 0 then return end
+  for _, task in ipairs(redis.call('HKEYS', name.body)) do
+    local is_out = redis.call('HEXISTS', name.out, task) == 1
+    redis.call('ZADD', name.waiting, whole(is_out and now + lease_ms or now), task)
+  end
+end
+
+-- Hand out due tasks. The lease is added to each task's time, so it is due again without an answer. Also return the number of
+-- tasks whose body Redis has lost.
 local function take_due(name, count, now, lease_ms)
-  local found, seen, bytes = {}, {}, 0
+  local found, seen, bytes, lost = {}, {}, 0, 0
   for _, first in ipairs(redis.call('ZRANGEBYSCORE', name.waiting, '-inf', whole(now), 'LIMIT', 0, count)) do
     if not seen[first] then
       local tasks, mark, suspect = batch_of(name, first, now)
-      if #found > 0 and (suspect or bytes > MAX_BODY_BYTES) then return found, false end
+      if #found > 0 and (suspect or bytes > MAX_BODY_BYTES) then return found, false, lost end
       for _, task in ipairs(tasks) do
-        local body = not seen[task] and redis.call('HGET', name.body, task)
+        local is_new = not seen[task]
+        local body = is_new and redis.call('HGET', name.body, task)
         seen[task] = true
-        if body and (#found == 0 or bytes + #body <= MAX_BODY_BYTES or mark == '') then
+        if is_new and not body then
+          forget(name, task)
+          lost = lost + 1
+        elseif body and (#found == 0 or bytes + #body <= MAX_BODY_BYTES or mark == '') then
           bytes = bytes + #body
           redis.call('ZADD', name.waiting, whole(now + lease_ms), task)
           found[#found + 1] = { task, redis.call('HINCRBY', name.out, task, 1), mark, body }
         end
       end
-      if suspect then return found, true end
+      if suspect and #found > 0 then return found, true, lost end
     end
   end
-  return found, false
+  return found, false, lost
 end
 
 -- Leave a heartbeat for `remove`, by a call that reads and writes nothing. In Redis 7.0 a read without new entries is no heartbeat.
@@ -528,6 +544,7 @@ local function take(name, args, known)
     end
   end
   local entries, tasks, alone, of = {}, {}, false, nil
+  restore_waiting(name, now, lease_ms)
   local waiting = count_waiting(name)
   local readable = head.epoch ~= '' and waiting < max_waiting
   if readable then
@@ -541,7 +558,11 @@ local function take(name, args, known)
   end
   missed = missed + given_up
   enter(name, head.epoch)
-  if #entries == 0 then tasks, alone = take_due(name, math.floor(count / 2), now, lease_ms) end
+  if #entries == 0 then
+    local gone
+    tasks, alone, gone = take_due(name, math.floor(count / 2), now, lease_ms)
+    missed = missed + gone
+  end
   local room = count - #entries - #tasks
   if readable and not known and not alone and not of and room > 0 then
     local new, skipped, reached = take_new(name, head, position, room)

@@ -168,6 +168,38 @@ def test_a_stream_that_was_deleted_is_counted_and_followed(store: Store, publish
     assert (offsets(page), page.missed, page.lost) == ([7], 1, 0)
 
 
+def deferred(store: Store, publisher: Publisher, count: int) -> None:
+    """Leave so many more tasks waiting, all of them due."""
+    publisher.publish_many([("a", number) for number in range(count)])
+    work = [each for each in take(store).work if each.in_log]
+    store.settle([answer for each in work for answer in (done(each), defer_for(each.task, 0))])
+
+
+def test_tasks_whose_bodies_redis_has_evicted_are_missed_and_stop_nothing(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """They are due before every later task."""
+    store.open("new")
+    deferred(store, publisher, 5)
+    call(redis_client, "UNLINK", f"{GROUP}:body")
+    publisher.publish("a", 6)
+
+    pages = [take(store, 4) for _ in range(3)]
+
+    assert [offset for page in pages for offset in offsets(page)] == [6]
+    assert sum(page.missed for page in pages) == totals(redis_client)["missed"] == 5
+    assert call(redis_client, "EXISTS", f"{GROUP}:held") == 0
+
+
+def test_tasks_whose_times_redis_has_evicted_are_due_again(store: Store, publisher: Publisher, redis_client: Client) -> None:
+    """Their bodies are there."""
+    store.open("new")
+    deferred(store, publisher, 3)
+    call(redis_client, "UNLINK", f"{GROUP}:held")
+
+    assert offsets(take(store)) == [1, 2, 3]
+
+
 def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The same offset is another event now, and in another hand."""
     store.open("new")

@@ -64,8 +64,7 @@ export function connectOn(platform, url, given = {}) {
           name = found;
           group = found === undefined ? undefined : createGroup(found, { ...lane, createPlain, changed }, /** @type {Platform} */ (platform));
         }
-        group?.enter();
-        return Boolean(group);
+        return Boolean(group?.enter());
       },
       window: platform?.window,
       join: (wish, take) => group?.join(wish, take),

@@ -27,6 +27,7 @@
  * @typedef {object} GroupOwner
  * @property {() => void} led there is a leader, or another one
  * @property {() => void} orphaned the leader is gone
+ * @property {() => void} alone no tab will lead
  * @property {() => any} auth CONNECT's auth object, with a token that the gateway should take
  * @property {(owner: TransportOwner) => Transport} createPlain
  * @property {(role: "leading" | "following" | "alone") => void} changed
@@ -107,8 +108,11 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       return new Promise((resolve) => {
         releaseSelf = () => resolve(undefined);
       });
-      // The browser denies this page locks, so the tab connects alone.
-    }).catch(() => exit("leave"));
+      // The browser denies this page locks, as where cookies are blocked.
+    }).catch(() => {
+      exit("leave");
+      owner.alone();
+    });
     lookedMs = performance.now();
     timer = setTimeout(look, pingMs());
   }
@@ -449,7 +453,11 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   watchPage();
   return {
-    enter,
+    /** Return whether this tab can share. */
+    enter() {
+      enter();
+      return !life.is("left");
+    },
     join,
 
     /** The gateway refuses this tab: another should lead. */

@@ -132,7 +132,7 @@ export function createLane(owner, createPlain, group) {
     if (!mine) timer = setTimeout(alone, LEADERLESS_MS);
   }
 
-  /** No tab leads, or the hub does not have what this one needs. */
+  /** No tab leads or will lead, or the hub does not have what this one needs. */
   function alone() {
     if (life.is("joining")) open();
     else if (life.is("shared", "orphaned")) part();
@@ -426,6 +426,8 @@ export function createLane(owner, createPlain, group) {
         seek();
       }
     },
+
+    alone,
 
     /** There is a leader. */
     led() {

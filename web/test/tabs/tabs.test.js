@@ -66,6 +66,19 @@ describe("tabs", () => {
     assert.deepEqual(gates.map(({ tabs }) => tabs.role).sort(), ["following", "leading"]);
   });
 
+  it("connect alone at once where the browser denies them locks, as where cookies are blocked", async () => {
+    const tab = browser.open();
+    tab.platform.locks.request = () => Promise.reject(new DOMException("not here", "SecurityError"));
+    gates.push(connectOn(tab.platform, "http://gateway.test", { io: gateway.io(tab) }));
+    const beganMs = world.nowMs;
+    await until(live);
+    for (const client of gateway.clients) client.cut();
+    await until(() => !live());
+    await until(live);
+    assert.ok(world.nowMs - beganMs < 2500, `after ${world.nowMs - beganMs} ms`);
+    assert.equal(gates[0].tabs.role, "alone");
+  });
+
   it("have another leader and every event within a second after theirs hangs", async () => {
     for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
     const seen = new Map(gates.map((gate) => [gate, []]));

@@ -46,6 +46,8 @@ async function history(seed) {
   const { gateway } = world;
   /** Patterns that the page listens to, and the oracle of each. */
   const oracles = new Map();
+  /** Patterns of which events may come late. */
+  const late = new Set();
   /** Those of patterns for which the page had no position when it was asked. */
   const early = new Set();
   /** Errors that a handler would have to throw. The client reports those, and goes on. */
@@ -66,7 +68,8 @@ async function history(seed) {
   gateway.isPromised = (pattern) => oracles.get(pattern)?.base;
   gateway.ended = (pattern) => {
     ended++;
-    // What is made up for may follow later events that came for another pattern.
+    // What is made up for may follow later events that came for another pattern, also for a handler that comes before the page knows.
+    late.add(pattern);
     if (oracles.has(pattern)) oracles.get(pattern).ordered = false;
   };
   gateway.handled = (entry) => {
@@ -88,7 +91,7 @@ async function history(seed) {
     // An offset is of the epoch in which the page is, up to its position. A repair may bring what a full queue has left out before.
     const asked = since?.offset && !overflow ? { epoch: epoch ?? gateway.epoch, offset: Math.min(since.offset, offset ?? Infinity) } : null;
     const newest = overflow === "latest";
-    const oracle = new Oracle(gateway, pattern, !since && overflow !== "drop", asked, newest);
+    const oracle = new Oracle(gateway, pattern, !since && overflow !== "drop" && !late.has(pattern), asked, newest);
     if (gate.state.subscriptions[pattern] === "active") oracle.base = { epoch, offset };
     oracles.set(pattern, oracle);
     if (offset === null) early.add(oracle);

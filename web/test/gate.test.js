@@ -1316,7 +1316,7 @@ describe("an error", () => {
   });
 
   it("says that there is no page to take an address from, as while a server renders", () => {
-    assert.throws(() => connect(), { code: "invalid_address", message: /^connect\(\) was given no address, and there is no page to take one from\. Give an origin/ });
+    assert.throws(() => connect(), { code: "invalid_address", message: /^connect\(\) was given no address, and there is no page to take one from\. Where a server renders the page, connect in the browser only\./ });
     globalThis.location = /** @type {any} */ ({ href: "about:srcdoc" });
     try {
       assert.throws(() => connect(), { code: "invalid_address", message: /^connect\(\) was given no address, and this page has none to take \(about:srcdoc\)\. Give an origin/ });

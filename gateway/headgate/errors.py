@@ -14,7 +14,7 @@ import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NoReturn
 
 # The longest wait that an error requests, because it is unpredictable when a place becomes free.
 MAX_RETRY_AFTER_S = 60
@@ -226,7 +226,7 @@ class NotDurable(HeadgateError):
 
 
 class PublisherClosed(HeadgateError):
-    """An AsyncPublisher that was closed, or belongs to another event loop. Nothing was sent. Does not travel the wire."""
+    """An AsyncPublisher that was closed, or is used outside its event loop. Nothing was sent. Does not travel the wire."""
 
     code = "publisher_closed"
 
@@ -468,6 +468,15 @@ class SettingsError(HeadgateError):
 def leaving() -> BusUnavailable:
     """Return the error for a client that tries to join a draining gateway."""
     return BusUnavailable("this gateway is about to stop: try again, at another")
+
+
+def stays_in_its_process(self: object) -> NoReturn:
+    """Refuse to pickle or copy an object that owns connections, as its `__reduce__`. Raises TypeError."""
+    kind = type(self).__name__
+    raise TypeError(
+        f"{kind} cannot be pickled or copied, because its connections belong to this process: "
+        f"pass a function of a module that creates its own {kind}"
+    )
 
 
 def _reason(prefix: str, reason: str) -> str:

@@ -26,7 +26,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity
-from headgate.errors import HeadgateError, leaving
+from headgate.errors import HeadgateError, leaving, stays_in_its_process
 from headgate.events.event import Event
 from headgate.events.numbers import check_flag
 from headgate.events.topic import check_pattern, check_topic
@@ -108,6 +108,8 @@ class Headgate:
             self.authenticate(authenticator)
         if app is not None:
             self.init_app(app)
+
+    __reduce__ = stays_in_its_process
 
     def init_app(self, app: Flask) -> None:
         """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`, the client for a script tag.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlia
 
 import msgspec
 
-from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PublisherClosed
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PublisherClosed, stays_in_its_process
 from headgate.events.numbers import check_items
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic
 from headgate.redis.durability import read_durable
@@ -90,7 +90,7 @@ class AsyncPublisher:
     and invalid ones raise at the start. `timeout_s` counts from the sending of an event, and the round trip before it may take
     as long. `on_schema_violation` is called in a thread.
 
-    All methods raise PublisherClosed, without sending anything, if it was closed or belongs to another event loop.
+    All methods raise PublisherClosed, without sending anything, if it was closed or is used outside its event loop.
     """
 
     def __init__(
@@ -130,6 +130,8 @@ class AsyncPublisher:
         self._lanes: dict[tuple[str, Durable], _Lane] = {}
         self._ended: deque[tuple[asyncio.Future[Receipt], Receipt | HeadgateError]] = deque()
         self._calls = self._waiting_events = self._waiting_bytes = self._most_events = self._refused = 0
+
+    __reduce__ = stays_in_its_process
 
     @property
     def queue(self) -> QueueState:
@@ -227,7 +229,7 @@ class AsyncPublisher:
         return self._publisher
 
     def _check_loop(self) -> None:
-        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+        if self._loop is not None and self._loop is not _running_loop():
             raise PublisherClosed(
                 "it belongs to another event loop: make one for each loop, or use Publisher where each call has its own loop "
                 "(asyncio.run, an async view under WSGI)"
@@ -237,7 +239,7 @@ class AsyncPublisher:
         """Create the publisher in a thread, because that loads redis-py and may wait for a private Redis to start."""
         opening = self._opening
         if opening is None or opening.cancelled() or (opening.done() and opening.exception()):  # the next call tries again
-            self._loop = asyncio.get_running_loop()
+            self._loop = _running_loop()
             opening = self._opening = self._loop.run_in_executor(self._threads, self._make)
         self._publisher = await asyncio.shield(opening)
         if self._is_closed:
@@ -379,3 +381,11 @@ class AsyncPublisher:
     def _forget(self, event: Prepared) -> None:
         self._waiting_events -= 1
         self._waiting_bytes -= event.size_bytes
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop. Raises PublisherClosed: there is none, as under trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise PublisherClosed("no event loop of asyncio runs here: use Publisher, in a thread under trio") from None

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import msgspec
 
 from headgate.auth.regrants import DEFAULT_REGRANTED_S, Explicit, check_regrant, lift, note_regrant, store
-from headgate.errors import BusUnavailable, InvalidRequest, PayloadTooLarge
+from headgate.errors import BusUnavailable, InvalidRequest, PayloadTooLarge, stays_in_its_process
 from headgate.events.event import check_event_id
 from headgate.events.json_data import encode_data
 from headgate.events.numbers import check_items, check_seconds, check_whole
@@ -221,6 +221,8 @@ class Clients:
     def __init__(self, redis_url: str | None = None, *, within_s: float = ANSWER_S) -> None:
         self._within_s = check_seconds(within_s, "within_s", MAX_ANSWER_S, MIN_ANSWER_S)
         self._client = open_client(url_or_default(redis_url), timeout_s=within_s + 2.0, max_connections=MAX_AT_ONCE)
+
+    __reduce__ = stays_in_its_process
 
     def page(
         self,

@@ -26,6 +26,7 @@ from headgate.errors import (
     NotDurable,
     PayloadTooLarge,
     SettingsError,
+    stays_in_its_process,
 )
 from headgate.events.event import check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
@@ -230,6 +231,8 @@ class Publisher:
             raise SettingsError([f"on_schema_violation={on_schema_violation!r:.80}: expected a function"])
         self._on_schema_violation = on_schema_violation
         self._schemas = self._writer.open_check(schemas, schema_check, on_schema_violation)
+
+    __reduce__ = stays_in_its_process
 
     def publish(
         self,

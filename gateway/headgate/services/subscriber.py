@@ -25,7 +25,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import TypeVar
 
-from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
+from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest, stays_in_its_process
 from headgate.events.numbers import check_seconds, is_whole
 from headgate.events.topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
 from headgate.events.wire.requests import Position
@@ -127,6 +127,8 @@ class Subscriber:
         self._closed = Flag()
         self._filling: Future[bool] | None = None  # the thread's current run
         self._thread = _DaemonThread()
+
+    __reduce__ = stays_in_its_process
 
     @property
     def cursor(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from headgate import (
     Identity,
     Inbox,
     Publisher,
+    PublisherClosed,
     Receipt,
     Subscriber,
     own_topics,
@@ -142,6 +144,19 @@ def test_a_batch_names_the_events_that_are_none() -> None:
     """The others are prepared."""
     prepared = publisher.prepare_each([("a", 1, None), None, ("a", 1)])  # type: ignore[list-item]
     assert [type(each) is Prepared for each in prepared] == [True, False, True]
+
+
+@pytest.mark.parametrize("owner", [publisher, AsyncPublisher(NOWHERE), Subscriber(NOWHERE, "a"), clients, gate, inbox])
+def test_connections_are_not_pickled(owner: object) -> None:
+    """As when RQ is given `publisher.publish`, or a spawned process the publisher; the error says what to pass instead."""
+    with pytest.raises(TypeError, match="pass a function of a module"):
+        pickle.dumps(owner)
+
+
+def test_an_asyncio_publisher_without_asyncio_names_the_other_publisher() -> None:
+    """As under trio."""
+    with pytest.raises(PublisherClosed, match=r"no event loop of asyncio .* use Publisher"):
+        AsyncPublisher(NOWHERE).publish("a", 1).send(None)
 
 
 def test_an_application_that_is_one_is_taken() -> None:

@@ -48,7 +48,7 @@ def test_a_connection_without_its_socket_lets_it_live(redis_url: str) -> None:
 
 def test_connecting_sends_nothing_that_was_not_asked_for() -> None:
     """No HELLO (we speak RESP2), no CLIENT SETINFO; only AUTH, SELECT and the question for the server, in one round trip."""
-    received = []
+    received: list[object] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

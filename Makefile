@@ -262,9 +262,10 @@ tracing: $(DEV) build ## The real OpenTelemetry Collector takes the spans of an 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault $(ARGS)
 
-nightly: $(DEV) build chromium ## The full form of what the test command leaves out or shortens, in browsers, packages and on Redis (CI does so every night)
+nightly: $(DEV) build chromium ## The full form of what the test command leaves out or shortens, in browsers and packages (CI does so every night)
 	@$(BIN)/python -m pytest -m nightly tests/e2e tests/integration/delivery tests/integration/packaging tests/integration/presence \
-		tests/unit/redis $(ARGS)
+		tests/integration/workers tests/unit/redis $(ARGS)
+	@cd web && HEADGATE_NIGHTLY=1 node --test $(NODE_TEST) test/types.test.js test/package.test.js
 
 http-api: $(DEV) build ## schemathesis sends /api/v1 thousands of requests, by its OpenAPI document (two minutes; HTTP_API_REQUESTS: how many of each kind)
 	@$(BIN)/python -m pytest -m nightly tests/integration/server/test_api_v1_served.py $(ARGS)
@@ -296,6 +297,8 @@ fuzz: $(DEV) $(NODE) ## A million fuzzed frames and packets each (an hour), and 
 	@HEADGATE_HISTORIES=20000 $(BIN)/python -m pytest --timeout=7200 tests/unit/presence/test_rooms_world.py
 	@HEADGATE_HISTORIES=5000 $(BIN)/python -m pytest --timeout=7200 tests/unit/socketio/test_histories.py
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
+	@HEADGATE_HISTORIES=3000 node --test web/test/dispatcher-model.test.js web/test/load-model.test.js web/test/inbox/inbox.test.js \
+		web/test/offline/outbox.test.js
 	@HEADGATE_TABS_HISTORIES=3000 node --conditions=source --test web/test/tabs/no-silent-loss.test.js
 
 floors: dist ## The Python tests with the lowest and the newest versions that pyproject.toml allows, on every Python here (an hour or more)

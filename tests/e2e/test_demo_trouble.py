@@ -130,6 +130,7 @@ def test_a_restart_of_the_gateway_loses_nothing(open_board: OpenBoard, gateway: 
     assert gateway.pid == pid
 
 
+@pytest.mark.nightly
 def test_what_the_log_loses_is_told_and_taken_back(open_board: OpenBoard) -> None:
     """Each page that has shown lost events is notified of each of them, draws it, and follows what comes in their place."""
     ana, ben = open_board("ana"), open_board("ben")

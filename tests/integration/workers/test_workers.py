@@ -209,6 +209,7 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
         client.close()
 
 
+@pytest.mark.nightly
 def test_a_stop_during_a_reload_does_not_wait_for_the_old_workers(start_gateway: StartGateway) -> None:
     """They move their clients for ten minutes; SIGTERM stops the new ones, and Ctrl-C then ends all at once."""
     gateway = start_gateway({"HEADGATE_DRAIN_S": "600"}, "--dev", "--workers", "2")
@@ -239,6 +240,7 @@ app = create_app(Settings.from_environment())
 """
 
 
+@pytest.mark.nightly
 def test_a_stop_does_not_wait_for_workers_that_load_their_application(start_gateway: StartGateway, tmp_path: Path) -> None:
     """They serve nobody yet."""
     folder = tmp_path / "gateway-0"

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Dispatcher } from "#headgate";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 150);
 const NAMES = [
   "a", "a.b", "a.c", "a.*", "a.#", "#", "*", "*.b", "#.b", "a.#.b", "#.#", "#.a.#", "*.*", "__proto__", "constructor.b", "__proto__.*", "hasOwnProperty",
   "a:b", "state:change", "all", "a.b a.#", "*  #",

@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { connect, load } from "#headgate";
 import { World } from "./model-gateway.js";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 150);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 80);
 const STEPS = 60;
 /** Steps after which a page that meets no more faults must be right. */
 const SETTLE_STEPS = 5000;

@@ -8,7 +8,7 @@ import { describe, it } from "node:test";
 import { connect } from "#headgate";
 import { Oracle, World } from "./model-gateway.js";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 120);
 const STEPS = 60;
 /** Steps after which a client that meets no more faults must have everything. */
 const SETTLE_STEPS = 5000;

@@ -34,7 +34,7 @@ const SCRIPT = "headgate.global.min.js";
 /** A program of the workspace. npx takes a second of a processor to find it. @param {string} name */
 const installed = (name) => join(WEB, "../node_modules/.bin", name);
 
-/** The runners of applications' tests, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
+/** The runners of applications' tests, each with its file in runners/; docs/support.md names them. `make nightly` runs those that are not Node's. @type {Record<string, (folder: string) => string[]>} */
 const RUNNERS = {
   "jest with jsdom": (folder) => {
     const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/jest.cjs"], transform: {}, cache: false, watchman: false };
@@ -276,7 +276,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     }
   });
 
-  it("says the truth about its types and formats, as publint and arethetypeswrong see it", () => {
+  it("says the truth about its types and formats, as publint and arethetypeswrong see it", { skip: !process.env.HEADGATE_NIGHTLY }, () => {
     run(installed("publint"), "--strict", packed);
     // The script-tag file is for pages, not for TypeScript.
     run(installed("attw"), packed, "--profile", "strict", "--no-definitely-typed", "--exclude-entrypoints", "./global");
@@ -305,7 +305,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     });
     after(() => rm(folder, { recursive: true, force: true }));
 
-    for (const [runner, words] of Object.entries(RUNNERS)) it(`under ${runner}`, () => run("env", ...words(folder)));
+    for (const [runner, words] of Object.entries(RUNNERS)) it(`under ${runner}`, { skip: !runner.startsWith("node") && !process.env.HEADGATE_NIGHTLY }, () => run("env", ...words(folder)));
   });
 
   it("is under a name that package.json and the gateway agree on", async () => {

@@ -554,7 +554,7 @@ describe("the inbox of a page", () => {
   });
 
   it("agrees with the oracle when everything has arrived, whatever came between", async () => {
-    for (let seed = 0; seed < Number(process.env.HEADGATE_HISTORIES ?? 300); seed++) await history(seed);
+    for (let seed = 0; seed < Number(process.env.HEADGATE_HISTORIES ?? 120); seed++) await history(seed);
   });
 });
 

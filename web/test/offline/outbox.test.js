@@ -16,7 +16,7 @@ import { runOutbox } from "../../src/offline/outbox.js";
 import { FakeGateway } from "../fake-gateway.js";
 import { ModelTab, OutboxWorld, settle } from "./model-outbox.js";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 200);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 100);
 const STEPS = 120;
 const CALM_STEPS = 4000;
 const MAX_AGE_MS = 400_000;

@@ -132,6 +132,19 @@ async function live(open, storage) {
   assert.equal(gate.status, "closed");
 }
 
+it("connects where a URL has no setters, as in React Native", async () => {
+  class ReadOnlyUrl {
+    constructor(text) {
+      this.href = new NativeUrl(text).href;
+      Object.freeze(this);
+    }
+  }
+  const NativeUrl = URL;
+  for (const name of ["host", "origin", "pathname", "protocol"]) Object.defineProperty(ReadOnlyUrl.prototype, name, { get() { return new NativeUrl(this.href)[name]; } });
+  replace("URL", { value: ReadOnlyUrl });
+  await live(connect);
+});
+
 it("the globals that the sources read are the ones that are listed", () => {
   const listed = [...Object.keys(FALLS_BACK), ...NEEDED, ...NOT_OF_THE_PLATFORM];
   const read = globalsOfSources();

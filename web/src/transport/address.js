@@ -33,16 +33,12 @@ export function addressOf(given, namespace = "notifications") {
 }
 
 /**
- * Return the URL of the Socket.IO endpoint.
+ * Return a URL of the Socket.IO endpoint, or below it. As text, since the `URL` of React Native has no setters. Whatever follows the origin leads to no
+ * other host.
  * @param {string} address origin and namespace
  * @param {string} path of the endpoint
- * @param {"websocket" | "polling"} transport
+ * @param {string} rest begins with a name or a query
  */
-export function endpointOf(address, path, transport) {
-  const url = new URL(address);
-  // A setter cannot lead to another host, whatever the path is.
-  url.pathname = path.replace(/\/?$/, "/");
-  url.search = `EIO=4&transport=${transport}`;
-  if (transport === "websocket") url.protocol = url.protocol.replace("http", "ws");
-  return url.href;
+export function endpointOf(address, path, rest) {
+  return address.replace(/\/[^/]*$/, "") + path.replace(/\/?$/, "/") + rest;
 }

@@ -13,6 +13,7 @@ import { startTimer } from "../base/timer.js";
 import { EVENT, PRESENCE, REFRESH, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
 import { meets } from "../language/pattern-index.js";
+import { endpointOf } from "./address.js";
 import { reasonOf, unanswered } from "./reason.js";
 
 /**
@@ -426,8 +427,5 @@ function placeOf(cursor) {
  * @param {number} [waitS] how long a long-poll waits
  */
 function streamOf(address, path, name, waitS) {
-  const url = new URL(address);
-  url.search = `namespace=${url.pathname.slice(1)}${waitS === undefined ? "" : `&wait=${waitS}`}`;
-  url.pathname = `${path.replace(/\/?$/, "/")}${name}`;
-  return url.href;
+  return endpointOf(address, path, `${name}?namespace=${address.split("/").pop()}${waitS === undefined ? "" : `&wait=${waitS}`}`);
 }

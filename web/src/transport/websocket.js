@@ -38,6 +38,8 @@ const PARSE_ERROR = "parse error";
 const GRACE_MS = 1000;
 /** Part of the time for an attempt in which the gateway must begin a session: the rest is for asking why, and for another way. */
 const OPENING_SHARE = 0.5;
+/** Of the endpoint: Engine.IO's. */
+const QUERY = "?EIO=4&transport=";
 
 /**
  * @param {string} address origin and namespace
@@ -47,7 +49,7 @@ const OPENING_SHARE = 0.5;
  */
 export function createWebSocket(address, { WebSocket, path = "", connectTimeoutMs = 0 }, owner) {
   const packets = createPackets(new URL(address).pathname);
-  const polling = endpointOf(address, path, "polling");
+  const polling = endpointOf(address, path, `${QUERY}polling`);
   const life = new Machine(WEBSOCKET, "closed");
   /** The present one, and the way to give up asking why there is none. */
   let socket = /** @type {globalThis.WebSocket | undefined} */ (undefined);
@@ -75,7 +77,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     /** @type {globalThis.WebSocket} */
     let mine;
     try {
-      mine = new WebSocket(endpointOf(address, path, "websocket"));
+      mine = new WebSocket(endpointOf(address.replace("http", "ws"), path, `${QUERY}websocket`));
     } catch (error) {
       // A page over https and a gateway over http; a Content-Security-Policy.
       socket = undefined;

@@ -38,6 +38,7 @@ class Log(Protocol):
 
     database: int
     max_payload_bytes: int
+    eviction_policy: str
 
     def drop_idle(self) -> None: ...
     def check_primary(self) -> None: ...
@@ -69,7 +70,7 @@ class ModelServer:
         self.away = self.full = self.stopped = False
         self.refusal: Callable[[tuple[bytes, ...]], BusRefused | None] = lambda command: None
         self.attempts = 0
-        self.opens_in_s = 0.0
+        self.opens_in_s, self.eviction_policy = 0.0, ""
         self.ran: list[tuple[bytes, ...]] = []
         self.moved: Any = signal()  # replaced by another whenever something has happened here
         self._subscriber: ModelLink | None = None
@@ -231,7 +232,7 @@ class ModelLog(RawLog):
 
     def __init__(self, server: ModelServer, timeout_s: float) -> None:
         super().__init__()
-        self._server, self._timeout_s = server, timeout_s
+        self._server, self._timeout_s, self.eviction_policy = server, timeout_s, server.eviction_policy
 
     def drop_idle(self) -> None:
         """Every command starts again here."""

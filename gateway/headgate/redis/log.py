@@ -37,6 +37,8 @@ RawEntry: TypeAlias = list[Any]
 # The limit of a log by default, as in log.lua.
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
+# The policy of a Redis that refuses writes when it is full.
+NO_EVICTION = "noeviction"
 # The time in which a client reconnects after a lost connection. A log should hold more.
 RECONNECT_S = 5.0
 # The time over which `events_per_s` measures.
@@ -55,6 +57,9 @@ class EventLog:
         namespace, client, max_payload_bytes: the log, the connection to use, and the largest payload.
         reached: returns the epoch and the newest offset known to be in the log, for `page`.
 
+    Attributes:
+        eviction_policy: by which a full Redis drops keys of ours; "" if it does not, or is not known to.
+
     Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
     """
 
@@ -69,6 +74,7 @@ class EventLog:
         self._client = client
         self.database = database_number(client)
         self.max_payload_bytes = max_payload_bytes
+        self.eviction_policy = ""
         self._reached = reached
         self._measured: tuple[bytes | None, ...] = ()  # the last reply to `extent`
         self._event_bytes = 0.0
@@ -112,14 +118,17 @@ class EventLog:
     def share_of_memory(self, namespaces: int) -> int:
         """Return the bytes that each of that many logs may take, together half of Redis' `maxmemory`.
 
-        Returns DEFAULT_MAX_BYTES without a `maxmemory`, or without the right to read it. Raises BusUnavailable: as
-        `redis.client.call`.
+        Also reads `eviction_policy`. Returns DEFAULT_MAX_BYTES without a `maxmemory`, or without the right to read it. Raises
+        BusUnavailable: as `redis.client.call`.
         """
         try:
             info = call_at(self._client, self._key, "INFO", "memory")
         except BusRefused:
             return DEFAULT_MAX_BYTES
-        maxmemory = int(info.get("maxmemory", 0)) if isinstance(info, dict) else 0
+        if not isinstance(info, dict):
+            return DEFAULT_MAX_BYTES
+        policy, maxmemory = str(info.get("maxmemory_policy", NO_EVICTION)), int(info.get("maxmemory", 0))
+        self.eviction_policy = "" if policy == NO_EVICTION else policy
         return max(maxmemory // 2 // namespaces, LEAST_MAX_BYTES) if maxmemory else DEFAULT_MAX_BYTES
 
     def tick(self, *last_reading: str | int) -> tuple[str, int]:

@@ -131,6 +131,16 @@ def test_other_limits_are_refused(client: Client, wrong: int) -> None:
         EventLog(NAMESPACE, client, 65536).configure(100, 600, wrong)
 
 
+def test_the_policy_of_a_redis_that_evicts_is_known(redis_client: Client) -> None:
+    """It is read with the limit of memory."""
+    log, policies = EventLog(NAMESPACE, redis_client, 65536), []
+    for policy in ("allkeys-lfu", "noeviction"):
+        call(redis_client, "CONFIG", "SET", "maxmemory-policy", policy)
+        log.share_of_memory(1)
+        policies.append(log.eviction_policy)
+    assert policies == ["allkeys-lfu", ""]
+
+
 def test_the_logs_share_half_of_the_memory_that_redis_may_use(redis_client: Client) -> None:
     """With no limit, or no right to ask, each has the usual bound."""
     log = EventLog(NAMESPACE, redis_client, 65536)

@@ -84,6 +84,13 @@ def test_the_retention_of_the_settings_is_stored_in_redis(model_bus: StartModelB
     assert bus.bus.first == 4
 
 
+def test_a_redis_that_may_evict_what_it_was_given_is_one_warning(model_bus: StartModelBus) -> None:
+    """Nothing else reports what is lost that way."""
+    with capture_logs() as lines:
+        model_bus("#", before=lambda server: setattr(server, "eviction_policy", "allkeys-lru"))
+    assert [line["policy"] for line in lines if line["event"] == "Redis evicts keys"] == ["allkeys-lru"]
+
+
 def test_fences_have_time_for_a_far_redis_until_one_shows_that_it_is_near(model_bus: StartModelBus) -> None:
     """The time of connecting is an estimate, because a process that starts measures too long a one."""
     bus = model_bus("#")

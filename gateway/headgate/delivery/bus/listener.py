@@ -478,7 +478,11 @@ class Bus:
                 self._send_commands(by_command(action.sources, undo=True))
             case out.Do.CONFIGURE:
                 settings = self._settings
-                max_bytes = settings.log_max_bytes or self._log.share_of_memory(len(settings.namespaces))
+                share_bytes = self._log.share_of_memory(len(settings.namespaces))
+                if self._log.eviction_policy:
+                    effect = "when full, it loses events, revocations, inboxes and tasks: set maxmemory-policy noeviction"
+                    log.warning("Redis evicts keys", policy=self._log.eviction_policy, effect=effect)
+                max_bytes = settings.log_max_bytes or share_bytes
                 retention = (settings.log_max_events or MOST_LOG_EVENTS, settings.log_max_age_s, max_bytes)
                 self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
             case out.ReadHead():

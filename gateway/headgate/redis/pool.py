@@ -35,6 +35,9 @@ class Pool(redis.ConnectionPool):
 
     def __init__(self, *, max_connections: int = 1, timeout: float = 1.0, **options: Any) -> None:
         self._timeout_s = timeout
+        # Several jobs share a single connection. One with many calls would keep it, as it comes again before a waiter wakes.
+        # With more connections the handover would cost a switch of threads for each command.
+        self._is_fair = max_connections == 1
         untyped: Any = super()
         untyped.__init__(max_connections=max_connections, **options)  # calls `reset`
         reset_in_child(self)
@@ -53,7 +56,7 @@ class Pool(redis.ConnectionPool):
         Raises AllInUse: none was returned in time; redis.RedisError, OSError: it does not connect.
         """
         try:
-            connection = self._idle.pop()
+            connection = self._next() if self._is_fair and self.waiting else self._idle.pop()
         except IndexError:
             connection = self._next()
         try:
@@ -97,11 +100,14 @@ class Pool(redis.ConnectionPool):
         """
         until_s, is_extended, is_over = monotonic() + self._timeout_s, False, False
         with self._returned:
+            has_turn = not (self._is_fair and self.waiting)
             self.waiting += 1
             try:
                 while True:
                     with suppress(IndexError):
-                        return self._idle.pop()
+                        if has_turn:
+                            return self._idle.pop()
+                    has_turn = True
                     if len(self._made) < self.max_connections:
                         connection = self.connection_class(**self.connection_kwargs)
                         self._made.append(connection)

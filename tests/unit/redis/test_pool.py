@@ -72,6 +72,28 @@ def test_one_caller_too_many_waits_no_longer_than_the_timeout() -> None:
     assert pool.waiting == 0
 
 
+def test_who_has_a_single_connection_again_and_again_waits_after_the_others() -> None:
+    """Its calls follow each other at once, before a waiter has woken."""
+    pool, got = pool_of(), list[str]()
+    link = pool.get_connection()
+
+    def wait() -> None:
+        other = pool.get_connection()
+        got.append("waiter")
+        pool.release(other)
+
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(wait)
+        wait_until(lambda: pool.waiting, "the waiter")
+        for _ in range(3):
+            pool.release(link)
+            link = pool.get_connection()
+            got.append("holder")
+        waiter.result(30)
+
+    assert got == ["waiter", "holder", "holder", "holder"]
+
+
 @pytest.mark.parametrize("waits", [1, 2, 3])
 def test_a_pause_of_the_process_is_no_connection_in_use(waits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop stands still for longer than a caller may wait. The one before it reads its reply in one of the next turns.

@@ -365,6 +365,8 @@ export function createHttp(address, { path = "" }, owner) {
       if (answer.ok) return JSON.parse(text);
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       if (error) return { ok: false, error };
+      // In the gateway's place a sign-in page, a proxy or a gateway without streams has refused it.
+      if (answer.status < 500) return { error: { code: "unreachable", url: address, reason, retry: true } };
       throw Error(reason);
     } catch (error) {
       // What has an id may have arrived all the same.

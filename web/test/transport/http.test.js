@@ -379,6 +379,16 @@ describe("a stream over HTTP", () => {
     });
   }
 
+  it("says of a request that another server has refused that it did not get through, and why", async () => {
+    await joined();
+    const outcome = request("publish", { topic: "a", id: "i" });
+    await turn();
+    await asked.at(-1).whole(400, '{"code":3,"message":"Bad request"}');
+    const { code, reason, retry } = outcome.settled.error;
+    assert.deepEqual([code, reason, retry], ["unreachable", "Bad request (HTTP 400)", true]);
+    assert.deepEqual(named("lost"), []);
+  });
+
   it("that its owner has left says nothing more", async () => {
     const stream = await joined();
     const outcome = request("subscribe", { pattern: "b" });

@@ -33,7 +33,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 11
+local VERSION = 12
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -50,6 +50,8 @@ local TASK_BYTES = 8192
 local MAX_OLDER = 16
 -- Bytes of a dead letter besides its body and reason, and maximum letters dropped for a new one.
 local LETTER_BYTES, MAX_DROPPED = 256, 1000
+-- Tasks of a group that are moved when its clock catches up.
+local MAX_EARLY = 10000
 -- Groups whose clock this process caches.
 local MAX_CLOCKS = 10000
 -- Namespaces (of all databases) whose lineage this process caches.
@@ -190,7 +192,33 @@ local function read_time(name, told, elapsed)
     if ticking >= MAX_CLOCKS then clocks, ticking = {}, 0 end
     clocks[name.state], ticking = clock, ticking + 1
   end
-  return read_clock(clock, wall, told, elapsed), wall, clock
+  local shift = clock.shift
+  local now = read_clock(clock, wall, told, elapsed)
+  if clock.early then clock.caught_up = clock.caught_up + shift - clock.shift end
+  return now, wall, clock
+end
+
+-- Set when a task is due or its lease ends. While it is in doubt whether time has passed that the clock has not seen, note the task:
+-- if so, the clock leaps, and the task would be due as much too early.
+local function set_due(name, clock, due, task)
+  redis.call('ZADD', name.waiting, whole(due), task)
+  if clock.doubt == 0 then
+    if clock.early then clock.early[task] = nil end
+  elseif not clock.early then
+    clock.early, clock.noted, clock.caught_up = { [task] = true }, 1, 0
+  elseif clock.noted < MAX_EARLY then
+    clock.early[task], clock.noted = true, clock.noted + 1
+  end
+end
+
+-- Move the tasks that were noted, once the doubt is settled.
+local function move_early(name, clock)
+  if not clock.early or clock.doubt > 0 then return end
+  for task in pairs(clock.early) do
+    local due = clock.caught_up > 0 and redis.call('ZSCORE', name.waiting, task)
+    if due then redis.call('ZADD', name.waiting, whole(tonumber(due) + clock.caught_up), task) end
+  end
+  clock.early = nil
 end
 
 -- Save the time for another process of Redis, occasionally.
@@ -463,7 +491,7 @@ end
 
 -- Hand out due tasks. The lease is added to each task's time, so it is due again without an answer. Also return the number of
 -- tasks whose body Redis has lost.
-local function take_due(name, count, now, lease_ms)
+local function take_due(name, count, now, clock, lease_ms)
   local found, seen, bytes, lost = {}, {}, 0, 0
   for _, first in ipairs(redis.call('ZRANGEBYSCORE', name.waiting, '-inf', whole(now), 'LIMIT', 0, count)) do
     if not seen[first] then
@@ -478,7 +506,7 @@ local function take_due(name, count, now, lease_ms)
           lost = lost + 1
         elseif body and (#found == 0 or bytes + #body <= MAX_BODY_BYTES or mark == '') then
           bytes = bytes + #body
-          redis.call('ZADD', name.waiting, whole(now + lease_ms), task)
+          set_due(name, clock, now + lease_ms, task)
           found[#found + 1] = { task, redis.call('HINCRBY', name.out, task, 1), mark, body }
         end
       end
@@ -533,6 +561,7 @@ local function take(name, args, known)
   local head, position = read_head(name), number(state[2]) or 0
   local now, _, clock = read_time(name)
   save_time(name, clock)
+  move_early(name, clock)
   local missed, lost, given_up = 0, 0, follow_clock(name, clock, state[1])
   if head.epoch ~= state[1] and head.epoch ~= '' then
     if on_line(name, state[1], head.epoch) then
@@ -560,7 +589,7 @@ local function take(name, args, known)
   enter(name, head.epoch)
   if #entries == 0 then
     local gone
-    tasks, alone, gone = take_due(name, math.floor(count / 2), now, lease_ms)
+    tasks, alone, gone = take_due(name, math.floor(count / 2), now, clock, lease_ms)
     missed = missed + gone
   end
   local room = count - #entries - #tasks
@@ -580,7 +609,7 @@ end
 -- Answers -------------------------------------------------------------------------------------------------------------------
 
 local function defer(name, task, due, together, out, body)
-  redis.call('ZADD', name.waiting, whole(name.now + tonumber(string.match(due, '^%+(%d+)$') or 0)), task)
+  set_due(name, name.clock, name.now + tonumber(string.match(due, '^%+(%d+)$') or 0), task)
   weigh(name, task, #body)
   redis.call('HSET', name.body, task, body)
   local member = string.sub(task, -16) .. ':' .. task
@@ -669,7 +698,8 @@ local function settle(name, args)
     at = at + 1 + answer[1]
   end
   local dropped = 0
-  name.now = read_time(name)
+  local _
+  name.now, _, name.clock = read_time(name)
   at = 2
   local counts = true
   while at <= #args do
@@ -709,9 +739,12 @@ end
 local function renew(name, args)
   local lease_ms = number(args[2])
   if not lease_ms then return invalid('expected a consumer, lease_ms and tasks') end
-  local due = whole(read_time(name) + lease_ms)
+  local now, _, clock = read_time(name)
   for index = 3, #args do
-    if redis.call('HEXISTS', name.out, args[index]) == 1 then redis.call('ZADD', name.waiting, 'XX', due, args[index]) end
+    local task = args[index]
+    if redis.call('HEXISTS', name.out, task) == 1 and redis.call('ZSCORE', name.waiting, task) then
+      set_due(name, clock, now + lease_ms, task)
+    end
   end
   return #args - 2
 end

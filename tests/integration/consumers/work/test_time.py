@@ -171,6 +171,24 @@ def test_what_was_due_while_all_were_stopped_is_handed_out_soon(consumers: Consu
     assert len(consumers.take().work) == 1
 
 
+def test_what_is_stored_after_all_were_stopped_waits_its_whole_time(consumers: Consumers) -> None:
+    """The clock catches up with the hour twenty seconds later, which ends neither a wait nor a lease."""
+    consumers.publisher.publish_many([("a", 1), ("a", 2)])
+    for leased in consumers.take().work:
+        consumers.store.settle([done(leased), defer_for(leased.task, 0)])
+    deferred, in_hand = consumers.take().work
+    consumers.wall.advance(HOUR_MS)
+    consumers.forget()
+
+    consumers.store.settle([defer_for(deferred.task, 600_000)])
+    consumers.store.renew([in_hand.name], 600_000)
+
+    consumers.pass_time(590_000)
+    assert consumers.take().work == []
+    consumers.pass_time(20_000)
+    assert len(consumers.take().work) == 1
+
+
 def due_in_s(client: Client) -> list[float]:
     """Return after how long each waiting task is due."""
     seconds, _ = call(client, "TIME")

@@ -209,8 +209,12 @@ def _namespace(name: str, served: Served, *, is_fault: bool) -> CheckResult:
 
 def _library(client: Client, library: Library, name: str, loaded_by: str, load: bool) -> CheckResult:
     loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
-    state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
-    return ok(name, f"{state} (ours: {library.version})")
+    if loaded is None:
+        return ok(name, f"not loaded; the first {loaded_by} loads it (ours: {library.version})")
+    if loaded < library.version:
+        fix = f"run `headgate check --load` as a user who may load functions, unless the next {loaded_by} may"
+        return warning(name, f"version {loaded}, which is older (ours: {library.version})", fix)
+    return ok(name, f"version {loaded} (ours: {library.version})")
 
 
 def _servers(client: Client) -> Iterator[CheckResult]:

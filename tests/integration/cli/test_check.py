@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.redis.client import Client, call
 from headgate.redis.keys import head_key
 from headgate.redis.log import EventLog
@@ -41,6 +42,16 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     assert "function library: version " in after.stdout
     assert "function library of consumers: version " in after.stdout
     assert "function library of presence: version " in after.stdout
+
+
+def test_check_warns_of_an_older_library(run: Run, redis_client: Client) -> None:
+    """With the command that replaces it; afterwards there is no warning."""
+    older = GROUP_LIBRARY.source.replace(f"local VERSION = {GROUP_LIBRARY.version}", "local VERSION = 1")
+    call(redis_client, "FUNCTION", "LOAD", older)
+    shown = run("check").stdout
+    assert f"function library of consumers: version 1, which is older (ours: {GROUP_LIBRARY.version})" in shown
+    assert "run `headgate check --load` as a user who may load functions" in shown
+    assert "older" not in run("check", "--load").stdout
 
 
 def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, environment: dict[str, str]) -> None:

@@ -1,1 +1,1 @@
-"""The ready-made server: a Flask application around the gateway, with health, metrics, an HTTP API and the demo."""
+"""The default server, a Flask application around the gateway with health, metrics, an HTTP API and the demo."""

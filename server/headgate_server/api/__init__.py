@@ -1,1 +1,1 @@
-"""The HTTP API: publishing, reading the log, refusals as JSON."""
+"""The HTTP API, for publishing and reading the log, with refusals as JSON."""

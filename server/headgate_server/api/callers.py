@@ -1,4 +1,4 @@
-"""The caller of the HTTP API: the bearer of a token or, in development, anyone on this machine.
+"""Finds the caller of the HTTP API, by a token or, in development, by being on this machine.
 
 In: the WSGI environment of a request. Out: an `Identity`, from the same authenticator, revocations and expiry as for a
 connection.
@@ -19,7 +19,7 @@ from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.transport.peer_address import address_of
 from headgate_server.api.gate import Gate
 
-# After a body that took longer, its sender is identified again: it may take minutes, and rights end within two seconds.
+# After a slower body, its sender is identified again, because a body may take minutes, and rights end within two seconds.
 SLOW_BODY_S = 1.0
 # Refusals that may be different in another namespace, where the application may decide otherwise.
 _BY_NAMESPACE = frozenset((Reason.WRONG_NAMESPACE, Reason.NOT_ACCEPTED, Reason.NO_TOKEN, Reason.AUTHENTICATOR_FAILED))
@@ -30,7 +30,7 @@ def caller(gate: Gate, namespace: str, environ: Mapping[str, Any]) -> Identity:
 
     Raises:
         Unauthorized: no token, or one that is not accepted.
-        Forbidden: no token, in development, and another site sent the request.
+        Forbidden: in development, a request without a token from another site.
     """
     return gate.identify(_handshake(namespace, environ))
 
@@ -46,9 +46,7 @@ def _handshake(namespace: str, environ: Mapping[str, Any]) -> Handshake:
 
 
 def account_of(identity: Identity, environ: Mapping[str, Any], proxies: int) -> str:
-    """Return the account whose rate a request counts for: a user's, or an address's, because all anonymous callers share one
-    name.
-    """
+    """Return the account for the rate of a request, a user or, because anonymous callers share a name, an address."""
     if identity.user != ANONYMOUS:
         return identity.user
     return f"\0{address_of(environ, proxies)}"  # no user's name
@@ -59,9 +57,9 @@ def first_known(
 ) -> tuple[Handshake, Identity]:
     """Return the handshake for the first namespace that knows the caller, and its identity there.
 
-    Called before a request's body, which names the namespace, is read. `shown`: the earlier result for the same head. A wrong
-    key or token is tried once, because each try counts as a failed login. Raises Unauthorized, Forbidden: no namespace knows
-    it; as `caller`, for the first one.
+    Called before reading a request's body, which names the namespace. `shown` is the earlier result for the same head. A wrong
+    key or token is tried once, because each try counts as a failed login. Raises Unauthorized or Forbidden, as `caller` for the
+    first namespace, if no namespace knows it.
     """
     first: HeadgateError | None = None
     if shown is not None:
@@ -94,9 +92,9 @@ def _is_final(error: HeadgateError, handshake: Handshake | None) -> bool:
 
 
 def _refuse_other_sites() -> None:
-    """Refuse a browser that another site sent here: development admits anyone on this machine, but no web page.
+    """Refuse a browser sent by another site, because development admits anyone on this machine, but no foreign page.
 
-    The Origin names the page's site, which must be on this machine. The Host is checked too, because a page that rebinds its
+    The Origin names the page's site, which must be on this machine. The Host is checked, too, because a page that rebinds its
     DNS name cannot fake it. A page cannot send an Authorization header here without a preflight, so a request with one needs no
     such check.
     """

@@ -1,7 +1,7 @@
-"""Every refusal over HTTP as a problem (v1/problems.py), with the status for its code.
+"""Answers every refusal over HTTP with a problem (v1/problems.py) and the status for its code.
 
-In: errors of Headgate's tree, werkzeug's own HTTP errors, and any other exception from a route. Out: one shape, in the words of
-the wire (docs/protocol.md), and never a traceback or the text of an exception that was not meant for the caller.
+In: errors of Headgate's tree, werkzeug's HTTP errors, and any other exception from a route. Out: one shape, in the words of the
+wire (docs/protocol.md), never with a traceback or with text of an internal exception.
 """
 
 from __future__ import annotations

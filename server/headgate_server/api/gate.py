@@ -1,6 +1,6 @@
-"""The gateway for this server: what routes use of `headgate.flask.extension`, which implements and describes it. No I/O.
+"""The part of `headgate.flask.extension` that routes use. The extension describes it. No I/O.
 
-Tests that need a bus that is down, refuses, or answers without Redis use a recording one.
+Tests use a recording one for a bus that is down, refuses, or answers without Redis.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """See the module. Every method but `identify` and `ready` may switch greenlets; `identify` as its authenticator does."""
+    """See the module. All methods except `ready` may switch greenlets, `identify` only if its authenticator does."""
 
     def publish(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None

@@ -1,9 +1,9 @@
-"""Health for operators: whether the process is alive, whether it can serve, and its metrics.
+"""Reports to operators whether the process is alive, whether it can serve, and its metrics.
 
 `/livez` returns 200 while the process answers at all (restart it when it does not). `/healthz` returns 200 once the gateway can
 publish and deliver, else 503 with the missing parts (send it no traffic until then). Only loopback gets more: the namespaces,
 the number of clients, the pauses, the address of Redis. `/metrics` has the text format of Prometheus. If several workers share
-the port, either answers for all of them, at any worker; strangers get the answer of `/healthz` from the last FRESH_S.
+the port, any of them answers for all. Callers from outside may get an answer of `/healthz` up to FRESH_S old.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
 
 def report(gate: Gate) -> dict[str, object]:
-    """Return the state of the gateway, or of all workers on its port, for this caller: `{ready, missing}`, and to loopback the
-    rest.
-    """
+    """Return the state of the gateway or of all workers on its port, as `{ready, missing}`, with the rest for loopback."""
     state = _state(gate)
     public = {"ready": state.get("ready") is True, "missing": missing(state)}
     return {**state, **public} if _from_loopback() else public
@@ -70,8 +68,8 @@ def report(gate: Gate) -> dict[str, object]:
 def _state(gate: Gate) -> Mapping[str, object]:
     """Return the whole state.
 
-    Anyone may ask, and each answer takes a question to all workers. So for strangers the workers are asked once per FRESH_S,
-    and others get the earlier state in between.
+    Each answer takes a question to all workers. So for callers from outside the workers are asked once per FRESH_S, and the
+    earlier state is used in between.
     """
     peer_workers = _peer_workers()
     if peer_workers is None:

@@ -1,4 +1,4 @@
-"""A request to publish, through Flask or below WSGI: its environment, its body, and routes that answer it with the same bytes.
+"""Answers requests to publish with the same bytes through Flask and below WSGI.
 
 In: functions that answer requests (v1/publishing.py). Out: routes for `transport/http_routes.py`, and a function for a Flask
 view. Flask handles requests without a token, and those to a foreign host name.
@@ -29,9 +29,10 @@ class Asked:
 
     Attributes:
         environ: the WSGI environment.
-        body: returns the body of at most so many bytes. Waits for it. Raises PayloadTooLarge, RequestEntityTooLarge: it is too
-            large; if it declares its length, nothing was read.
-        known: who asks, as what answers it has found out; a request with the same head may have it from the one before.
+        body: returns the body of at most a number of bytes. Waits for it. Raises PayloadTooLarge or RequestEntityTooLarge if it
+            is
+            too large, without reading if it declares its length.
+        known: the caller, stored by the answering function. The next request with the same head inherits it.
     """
 
     __slots__ = ("body", "environ", "known")
@@ -86,7 +87,7 @@ def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
         return _secured(http_problem(408), environ)
     if isinstance(error, OSError):
         raise error
-    # Like Flask's own page: logged, without details for the caller.
+    # Logged, without details for the caller, as Flask's page does.
     log_failure(str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"]), environ, error)
     return _secured(http_problem(500), environ)
 
@@ -117,5 +118,5 @@ def _body_below(routed: RoutedRequest, limit_bytes: int) -> bytes:
 
 
 def traceparent_of(asked: Asked) -> str | None:
-    """Return the trace in a request's header: None where a span is current, or for a malformed one."""
+    """Return the trace in a request's header; None if a span is current, or for a malformed header."""
     return None if current_traceparent() else read_traceparent(asked.environ["HTTP_TRACEPARENT"], "http")

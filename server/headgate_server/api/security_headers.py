@@ -1,4 +1,4 @@
-"""Response headers that make a browser strict: no inline script, no foreign connection, no frames."""
+"""Response headers that forbid browsers inline scripts, foreign connections and frames."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def security_headers(host: str) -> tuple[tuple[str, str], ...]:
 
 
 def add_security_headers(response: Response) -> Response:
-    """Add the headers to one response; existing ones stay."""
+    """Add the headers to one response. Existing ones stay."""
     host = request.environ.get("HTTP_HOST", "")
     for name, value in security_headers(host):
         response.headers.setdefault(name, value)

@@ -1,9 +1,9 @@
-"""Shares of what all callers use together: running searches of the log, and bytes of bodies being received. No I/O.
+"""Limits each caller's share of the running searches of the log, and of the bytes of bodies being received. No I/O.
 
-In: a caller, and how much it is about to take. Out: permission for the time of a block, or LimitReached. A search holds a
+In: a caller, and the amount that it is about to use. Out: permission for the time of a block, or LimitReached. A search holds a
 connection until it ends, and a body may take any time at the least rate, while its received part stays in memory. Without these
-limits, one caller with a thousand connections would use a gigabyte, or keep Redis fully busy. Each caller has its own share, so
-using all of it takes nothing from the others.
+limits, one caller with a thousand connections would use a gigabyte, or keep Redis fully busy. A caller that uses up its share
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RETRY_S = 1
 
 
 class Shares:
-    """See the module. `name` is that of the limit; `per_caller` and `in_all` are the amounts."""
+    """See the module. `name` is the limit's. `per_caller` and `in_all` are the amounts."""
 
     def __init__(self, name: str, per_caller: int, in_all: int) -> None:
         self._name, self._per_caller, self._in_all = name, per_caller, in_all
@@ -32,7 +32,7 @@ class Shares:
 
     @contextmanager
     def lend(self, caller: str, amount: int = 1) -> Iterator[None]:
-        """Count an amount for a caller for the time of the block. Raises LimitReached: nothing was counted."""
+        """Count an amount for a caller for the time of the block. Raises LimitReached without counting."""
         before = self._taken_by.get(caller, 0)
         if before + amount > self._per_caller:
             raise LimitReached(self._name, self._per_caller, RETRY_S)
@@ -50,10 +50,10 @@ class Shares:
 
 
 def searches() -> Shares:
-    """Return the shares of running searches: one per caller."""
+    """Return the shares of running searches, one per caller."""
     return Shares("searches", 1, MAX_SEARCHES)
 
 
 def waiting_bodies(largest_bytes: int) -> Shares:
-    """Return the shares of bodies being received, of which the largest has so many bytes."""
+    """Return the shares of bodies being received, of at most `largest_bytes` each."""
     return Shares("publish_body_bytes", PER_CALLER * largest_bytes, IN_ALL * largest_bytes)

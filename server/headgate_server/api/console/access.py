@@ -1,9 +1,9 @@
 """Access to the console and its actions. Only this file has the admin key.
 
 In: a request's cookie, or its handshake for an application's own authenticator; a typed key. Out: an `Operator`, or a refusal.
-A sign-in by key creates a session: a cookie signed with a key derived from the admin key. So it is valid at every worker and
-gateway, and becomes invalid when the key changes. A page opens its socket with a ticket, signed in the same way, which expires
-within a minute. A session has an id, which counts as a token's (auth/revocation.py): signing out revokes it on every gateway,
+A sign-in by key creates a session, whose cookie is signed with a key derived from the admin key. So it is valid at every worker
+and gateway, and becomes invalid when the key changes. A page opens its socket with a ticket, signed in the same way, which
+expires within a minute. A session's id counts as a token's (auth/revocation.py), so signing out revokes it on every gateway,
 together with its sockets.
 
 Rules. 1. The key is compared in constant time. After too many wrong keys, an address is refused for a while. 2. An action needs
@@ -53,9 +53,7 @@ ACTION_HEADER = "X-Headgate-Console"
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A user of the console. `ends_s` (seconds since 1970) is the end of the session, `session` its id; None: the application
-    decides each time.
-    """
+    """A user of the console, with the end (seconds since 1970) and id of the session; None if the application decides."""
 
     user: str
     may: Admin
@@ -72,9 +70,9 @@ class Access:
     """See the module.
 
     Args:
-        identify: the application's own authenticator; None: only the key admits anyone.
+        identify: the application's authenticator; None if only the key admits anyone.
         check_revoked: refuses a revoked identity.
-        revoke: revokes a token's id for so many seconds.
+        revoke: revokes a token's id for a number of seconds.
         now_s: monotonic; time_s: seconds since 1970.
     """
 
@@ -104,15 +102,15 @@ class Access:
         return self._key is not None
 
     def operator(self, cookie: str | None, environ: Mapping[str, Any]) -> Operator | None:
-        """Return the operator of a request, or None if it may not enter. The application may wait for something."""
+        """Return the operator of a request, or None if it may not enter. The application may wait."""
         return self._by_session(cookie) or self._by_application(environ)
 
     def check_key(self, key: str, environ: Mapping[str, Any]) -> None:
         """Refuse any key but the admin key.
 
         Raises:
-            Unauthorized: it is another one.
-            LimitReached: there were too many wrong ones from this address.
+            Unauthorized: it is wrong.
+            LimitReached: there were too many wrong keys from this address.
         """
         address = address_of(environ, self._settings.proxies)
         self._wrong.check(address, self._now_s())
@@ -132,14 +130,14 @@ class Access:
     def sign_out(self, operator: Operator, environ: Mapping[str, Any]) -> None:
         """End an operator's session and its sockets, including copies of the cookie. Waits for Redis.
 
-        Raises LimitReached, BusUnavailable, BusRefused: as `auth.revocation.revoke`; the session goes on.
+        Raises LimitReached, BusUnavailable and BusRefused as `auth.revocation.revoke`. The session then continues.
         """
         if operator.session is not None and operator.ends_s is not None:
             self._revoke(operator.session, max(1, math.ceil(operator.ends_s - self._time_s())))
         self.acted(operator, environ, "sign out")
 
     def ticket(self, operator: Operator) -> str | None:
-        """Return the ticket for a page's CONNECT; None if the application's authenticator decides there too."""
+        """Return the ticket for a page's CONNECT; None if the application's authenticator decides there, too."""
         if not operator.by_key:
             return None
         return self._signed(self._tickets, [operator.user, operator.session, operator.ends_s, self._time_s() + TICKET_S])
@@ -162,9 +160,9 @@ class Access:
         )
 
     def check_act(self, operator: Operator, environ: Mapping[str, Any], action: str) -> None:
-        """Refuse an action that this operator may not do, or that came from a foreign page.
+        """Refuse an action without the right to it, or from a foreign page.
 
-        Raises Forbidden: with the reason, also in the audit log.
+        Raises Forbidden with the reason, which also goes into the audit log.
         """
         try:
             if operator.may != "act":
@@ -204,11 +202,11 @@ class Access:
         return None if identity.admin is None or identity.user == ANONYMOUS else Operator(identity.user, identity.admin)
 
     def _signed(self, signer: URLSafeSerializer | None, value: object) -> str:
-        assert signer is not None, "without a key nobody has a session"
+        assert signer is not None, "without a key there are no sessions"
         return str(signer.dumps(value))
 
     def _verified(self, signer: URLSafeSerializer | None, signed: str | None) -> tuple[str, str, float] | None:
-        """Return user, id and end of the session in a signed text; None if it is not ours, or expired."""
+        """Return user, id and end of the session in a signed text; None if it is not ours or has expired."""
         if signer is None or not signed or len(signed) > MAX_SIGNED:
             return None
         try:
@@ -221,8 +219,8 @@ class Access:
 def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:
     """Refuse a request from a page of another site, by its Origin.
 
-    The scheme is not compared, because it differs behind a proxy that ends TLS without saying so. Raises Forbidden: the Origin
-    is foreign or missing, although browsers send one with every POST.
+    The scheme is not compared, because it differs with a proxy that ends TLS without forwarding the scheme. Raises Forbidden
+    for a foreign or missing Origin. Browsers send one with every POST.
     """
     shown = str(environ.get("HTTP_ORIGIN", ""))
     origin = origin_in_header(shown)
@@ -231,7 +229,7 @@ def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:
 
 
 def _says_who(environ: Mapping[str, Any]) -> bool:
-    """Return whether a request has anything that could identify a user. Without that, a call would count as a failed login."""
+    """Return whether a request has anything to identify a user. Without that, a call would count as a failed login."""
     cookies = str(environ.get("HTTP_COOKIE", "")).split(";")
     return bool(environ.get("HTTP_AUTHORIZATION")) or any(
         each.strip() and not each.strip().startswith(COOKIE + "=") for each in cookies

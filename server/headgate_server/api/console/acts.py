@@ -1,11 +1,11 @@
-"""Actions of an operator in the console: publish, disconnect, retry or drop dead letters, create and revoke API keys.
+"""Actions of an operator in the console, such as publishing, disconnecting, and creating and revoking API keys.
 
-In: POST requests with JSON, from an operator who may act (access.py). Out: JSON; a line in the audit log for each, also for a
-refused or failed one.
+In: POST requests with JSON, from an operator with the right to act (access.py). Out: JSON; a line in the audit log for each,
+also for a refused or failed one.
 
-Only operators signed in with the admin key create API keys. A key keeps its rights long after its maker has left, while an
-application's operator has rights for one session. They enter the admin key again, so a stolen cookie creates no key. A key from
-here always expires.
+Only operators signed in with the admin key create API keys, because a key keeps its rights long after its maker has left, while
+an application's operator has rights for one session. They enter the admin key again, so a stolen cookie cannot create a key. A
+key from here always expires.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
             namespace = ""
             try:
                 body = _body()
-                # Its body may have taken minutes, in which the session ended or the application took the right away.
+                # The body may have taken minutes, during which the session ended or the application removed the right.
                 if access.operator(request.cookies.get(COOKIE), environ) != operator:
                     raise Unauthorized(UnauthorizedReason.NO_TOKEN, "sign in at /console")
                 namespace = settings.served(_text(body, "namespace", settings.namespaces[0]))

@@ -1,4 +1,4 @@
-"""The built files of the server's own pages: scripts, style sheets, icons, each with a .gz next to it.
+"""The built files of the server's pages (scripts, style sheets, icons), each with a .gz next to it.
 
 In: the folder static/, read once. Out: the files by name, for the console's routes; and for the ready-made application `GET
 /static/<name>`. `url_for("static", filename=…)` adds the version, so browsers keep it for a year.
@@ -21,7 +21,7 @@ ENDPOINT = "static"
 
 @cache
 def built_files() -> dict[str, PageFile]:
-    """Return the files by name, without those that are not built."""
+    """Return the built files by name."""
     folder = files("headgate_server").joinpath("static")
     named = {f"{page}{ending}": kind for page in _PAGES for ending, kind in _KINDS.items()} | {_ICON: _KINDS[".svg"]}
     return {name: read_page_file(folder, name, kind) for name, kind in named.items() if folder.joinpath(name).is_file()}

@@ -1,4 +1,4 @@
-"""The gateway for the console: the gate of gate.py, admission, and the clients of all gateways (headgate.flask.extension)."""
+"""The gateway as the console uses it, with admission and the clients of all gateways (headgate.flask.extension)."""
 
 from __future__ import annotations
 

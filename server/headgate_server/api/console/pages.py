@@ -1,11 +1,11 @@
-"""The console's pages: the sign-in page, one page for all views, its files, and its session.
+"""The console's sign-in page, its one page for all views, its files, and its session.
 
-`GET /console` and `GET /console/<view>` are the page. A visitor who is not signed in gets the sign-in page if there is a key,
-otherwise 404, which hides the console. `POST /console/sign-in {key}`, `POST /console/sign-out`, `GET /console/session` (the
-ticket for the socket), `GET /console/files/<name>`. reads.py has the data of the views, acts.py their actions, access.py the
-rights.
+`GET /console` and `GET /console/<view>` are the page. Without a session, a visitor gets the sign-in page if there is a key, and
+otherwise 404, which hides the console. Other routes are `POST /console/sign-in {key}`, `POST /console/sign-out`, `GET
+/console/session` (the ticket for the socket) and `GET /console/files/<name>`. reads.py has the data of the views, acts.py their
+actions, access.py the rights.
 
-No text of an event is ever part of HTML: the page creates elements and sets their text (web/console).
+Text of events is never part of HTML, because the page creates elements and sets their text (web/console).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NAME = "headgate_console"
 def add_console(app: Flask, gate: ConsoleGate, settings: Settings, access: Access | None = None) -> Access | None:
     """Add the console to an application if anyone could enter it; return the access rules. Idempotent.
 
-    `HEADGATE_ADMIN_KEY` admits operators, and so does an application's own authenticator whose identity has `admin`.
+    `HEADGATE_ADMIN_KEY` admits operators, and so does an application's authenticator with `admin` in an identity.
     """
     if NAME in app.blueprints or (settings.admin_key is None and not gate.has_authenticator):
         return None
@@ -66,7 +66,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
 
     @routes.before_request
     def enter() -> ResponseReturnValue | None:
-        """Find the operator. Others learn only that there is a sign-in page, and only if there is a key."""
+        """Find the operator. Other visitors only see the sign-in page, if there is a key."""
         g.operator = None
         if request.endpoint == f"{NAME}.sign_in" or (request.endpoint == f"{NAME}.file" and access.takes_key):
             return None

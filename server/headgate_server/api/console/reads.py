@@ -1,4 +1,4 @@
-"""The console's reads over HTTP, besides the live numbers: Redis, consumers, dead letters, schemas, presence, a trace.
+"""The console's reads over HTTP, for Redis, consumers, dead letters, schemas, presence and traces.
 
 In: GET requests of an operator. Out: JSON. Each asks Redis over its own connection for a bounded amount. A page repeats it
 every few seconds at most, and only while its view is open. An unavailable part has its reason, and the rest is complete.
@@ -118,7 +118,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
 
 
 def connected(settings: Settings) -> closing[Client]:
-    """Lend a client of Redis. Raises BusUnavailable: none is set."""
+    """Lend a client of Redis. Raises BusUnavailable if none is configured."""
     if settings.redis_url is None:
         raise BusUnavailable("no Redis")
     return closing(open_client(settings.redis_url, timeout_s=TIMEOUT_S, max_connections=1))

@@ -32,7 +32,7 @@ def newest_topics(client: Client, namespace: str, after: str) -> dict[str, Any]:
     """Return `{events: [[offset, topic, bytes]…]}`, newest first. Waits for at most MAX_EVENTS / PART calls of Redis.
 
     Raises:
-        InvalidRequest: `after` is no offset.
+        InvalidRequest: `after` is not an offset.
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     if after and not (after.isascii() and after.isdigit() and len(after) < 17):

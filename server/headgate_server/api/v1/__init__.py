@@ -1,1 +1,1 @@
-"""`/api/v1`: one table of operations. Requests are answered from it, and the OpenAPI document is made of it."""
+"""`/api/v1` has one table of operations, which answers requests and generates the OpenAPI document."""

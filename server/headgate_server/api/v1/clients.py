@@ -1,6 +1,6 @@
-"""Clients of all gateways, and actions on them and their users: disconnect, send, revoke, regrant.
+"""Lists clients of all gateways, and disconnects, revokes and regrants them and their users, or sends to them.
 
-`silent` names the gateways that did not answer in time; the action may have succeeded there too. A key sees and reaches the
+`silent` names the gateways without an answer in time. The action may have succeeded there, too. A key sees and reaches the
 clients of its own namespaces. A revocation and other grants apply to a user in every namespace, so a key must be for all.
 """
 
@@ -38,15 +38,15 @@ class ClientsOf(msgspec.Struct, forbid_unknown_fields=True):
 
     namespace: Annotated[Namespace | UnsetType, Meta(description="Clients in this namespace only.")] = UNSET
     user: Annotated[User | UnsetType, Meta(description="Clients of this user only.")] = UNSET
-    sort: Annotated[SortName, Meta(description="The order; `trouble`: those that something is wrong with first.")] = "trouble"
+    sort: Annotated[SortName, Meta(description="The order; `trouble` puts clients with problems first.")] = "trouble"
     limit: Annotated[int, Meta(ge=1, le=all_clients.MAX_PAGE_CLIENTS, description="Clients at most.")] = 100
-    after: Annotated[Place | UnsetType, Meta(description="What the page before says as `after`, with the same `sort`.")] = UNSET
+    after: Annotated[Place | UnsetType, Meta(description="`after` of the previous page, with the same `sort`.")] = UNSET
 
 
 class WithReason(NoQuery, forbid_unknown_fields=True):
     """A reason."""
 
-    reason: Annotated[Reason, Meta(description="Words for the client and the audit log.")] = BY_AN_OPERATOR
+    reason: Annotated[Reason, Meta(description="Text for the client and the audit log.")] = BY_AN_OPERATOR
 
 
 class ToSend(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,19 +58,19 @@ class ToSend(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Sent(msgspec.Struct):
-    """Whether the event is in the client's queue, or written. If not, the queue is full."""
+    """Whether the event is in the client's queue or written. Otherwise the queue is full."""
 
     taken: bool
 
 
 class Revocation(msgspec.Struct, forbid_unknown_fields=True):
-    """How long a user, or a token, is refused."""
+    """How long a user or a token is refused."""
 
     for_s: Annotated[int, Meta(ge=1, le=MAX_REVOKED_S)] = DEFAULT_REVOKED_S
 
 
 class Regrant(msgspec.Struct, forbid_unknown_fields=True):
-    """Other grants for a user, for a time; without lists, those from its authenticator or its tokens."""
+    """Other grants for a user, for a time. Without lists, those from its authenticator or its tokens."""
 
     subscribe: Patterns | None = None
     publish: Patterns | None = None
@@ -81,7 +81,7 @@ class Regrant(msgspec.Struct, forbid_unknown_fields=True):
 def list_clients(call: Call) -> all_clients.ClientsPage:
     """List the clients of all gateways.
 
-    Clients come and go between two pages: it is a look, not a log. Ask again with `after` until that is null.
+    Clients come and go between two pages, so a page may miss one or repeat one. Ask again with `after` until it is null.
     """
     asked = call.query
     namespace, user = given(asked.namespace), given(asked.user)
@@ -98,7 +98,7 @@ def list_clients(call: Call) -> all_clients.ClientsPage:
 def get_client(call: Call) -> all_clients.ConnectedClient:
     """Read one client with all its patterns.
 
-    404 once every gateway that has a link to Redis has said no; 503 while one of them does not answer.
+    404 if no gateway that is connected to Redis has it, and 503 while one of them does not answer.
     """
     return _client(call)
 
@@ -107,7 +107,8 @@ def get_client(call: Call) -> all_clients.ConnectedClient:
 def disconnect_client(call: Call) -> all_clients.Reached:
     """Disconnect a client.
 
-    Its connection ends, also for other namespaces that share it. It may come back at once: to keep its user out, revoke that.
+    Its connection ends, also for other namespaces that share it. It may reconnect at once. To keep its user out, revoke the
+    user.
     """
     session = _session(call)
     reached = call.clients.disconnect(session=session, reason=call.query.reason, by=_by(call), within=call.reach)
@@ -120,7 +121,7 @@ def disconnect_client(call: Call) -> all_clients.Reached:
 def send_to_client(call: Call) -> Sent:
     """Send an event to one client.
 
-    It is in no log, and the client needs no grant for the topic.
+    The event is not in a log, and the client needs no grant for the topic.
     """
     session, event = _session(call), call.body
     try:
@@ -149,15 +150,15 @@ def disconnect_user(call: Call) -> all_clients.Reached:
 def revoke_user(call: Call) -> Revocation:
     """Refuse a user, and disconnect all its clients.
 
-    Every gateway acts on it within a second. A later call gives it another end. A user is refused in every namespace, so the
-    key must be for all.
+    Every gateway applies it within a second. A later call changes its end. A user is refused in every namespace, so the key
+    must be for all.
     """
     return _revoke(call, "user", _user(call), call.body.for_s)
 
 
 @operation("DELETE /users/{user}/revocation", "users:write", status=204, problems=(404,))
 def lift_revocation(call: Call) -> None:
-    """Let a user in again."""
+    """Lift the revocation of a user."""
     _revoke(call, "user", _user(call), 0)
 
 
@@ -171,8 +172,8 @@ def revoke_token(call: Call) -> Revocation:
 def regrant_user(call: Call) -> all_clients.Reached:
     """Give the clients of a user other grants, without a reconnect.
 
-    The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists they come
-    from their source again.
+    The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists they are
+    read from their source again.
     """
     wanted: Regrant = call.body
     user = _user(call)

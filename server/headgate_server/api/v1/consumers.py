@@ -1,4 +1,4 @@
-"""Consumers: the progress of each, and its dead letters: list, retry, drop. No consumer needs to run for that."""
+"""Reports the progress of consumers, and lists, retries and drops their dead letters, even if no consumer runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
 class Consumer(msgspec.Struct):
     """A consumer of a namespace.
 
-    `lag` counts events that it has not taken, and `age_s` is the age of the oldest of them (null: there is none). `leased`,
-    `waiting` and `dead` count tasks, `missed` events that the log lost before it took them. `idle_s` is the time since the last
-    heartbeat of an instance (null: not known). `elsewhere` names the instances (machine and process id) whose last heartbeat
-    went to another Redis server, which `lag` does not cover.
+    `lag` counts events not taken yet, and `age_s` is the age of the oldest of them (null without any). `leased`, `waiting` and
+    `dead` count tasks, and `missed` counts events that the log lost before the consumer took them. `idle_s` is the time since
+    the last heartbeat of an instance (null if unknown). `elsewhere` names the instances (machine and process id) with a last
+    heartbeat at another Redis server. `lag` does not cover these.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Removed(msgspec.Struct):
 
 
 class Letters(msgspec.Struct):
-    """Dead letters, oldest first; `count` is the total. `next` is the `after` of the next page; null: that was the end."""
+    """Dead letters, oldest first. `count` is the total. `next` is the `after` of the next page, and null in the last one."""
 
     count: int
     letters: list[Letter]
@@ -69,7 +69,7 @@ class Letters(msgspec.Struct):
 class LettersOf(InNamespace, forbid_unknown_fields=True):
     """The selected page of letters."""
 
-    after: Annotated[LetterId | UnsetType, Meta(description="Letters behind this one.")] = UNSET
+    after: Annotated[LetterId | UnsetType, Meta(description="Letters after this one.")] = UNSET
     limit: Annotated[int, Meta(ge=1, le=PAGE_LETTERS, description="Letters at most.")] = 20
 
 
@@ -80,7 +80,7 @@ class LettersNamed(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LettersDone(msgspec.Struct):
-    """The number of letters. A letter that has gone, or cannot be retried, does not count."""
+    """The number of letters. Missing letters, and those that cannot be retried, do not count."""
 
     count: int
 
@@ -89,7 +89,7 @@ class LettersDone(msgspec.Struct):
 def list_consumers(call_: Call) -> ConsumerList:
     """List consumers.
 
-    100 at most. One that has left dead letters only is there within a minute.
+    At most 100. A consumer that has left only dead letters appears within a minute.
     """
     redis = call_.redis
     statuses = call_.services.consumers.statuses(redis, call_.namespace)
@@ -99,7 +99,7 @@ def list_consumers(call_: Call) -> ConsumerList:
 
 @operation("GET /consumers/{name}", "consumers", query=InNamespace, problems=(404,))
 def get_consumer(call_: Call) -> Consumer:
-    """Say how far a consumer is."""
+    """Read the progress of a consumer."""
     name, redis = _name(call_), call_.redis
     status = Groups(redis, call_.namespace).status_of(name)
     if status is None:
@@ -109,9 +109,9 @@ def get_consumer(call_: Call) -> Consumer:
 
 @operation("DELETE /consumers/{name}", "consumers:write", query=InNamespace, problems=(404, 409), cost=Cost.ENTRIES)
 def remove_consumer(call_: Call) -> Removed:
-    """Take a consumer out of Redis for good.
+    """Remove a consumer from Redis for good.
 
-    Its place in the log, its tasks, its dead letters. 409 while an instance has been at work within the last minute.
+    Removes its position in the log, its tasks and its dead letters. 409 if an instance has been at work within the last minute.
     """
     # Scanning a thousand names takes about as long as reading a hundred entries.
     name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
@@ -127,10 +127,10 @@ def remove_consumer(call_: Call) -> Removed:
 
 @operation(f"GET {_LETTERS}", "consumers", query=LettersOf, problems=(404,), cost=Cost.ENTRIES)
 def list_dead_letters(call_: Call) -> Letters:
-    """List what a consumer gave up."""
+    """List the dead letters of a consumer."""
     of, asked = _letters_of(call_), call_.query
     page = of.page(given(asked.after), asked.limit)
-    # A KiB of data counts as an entry, as a page may have a hundred of the largest events.
+    # A KiB of data counts as an entry, because a page may have a hundred of the largest events.
     call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
     is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
     return Letters(of.count(), [each.shown() for each in page], page[-1].id if is_more else None)
@@ -154,9 +154,9 @@ _of_letters = partial(operation, query=InNamespace, body=LettersNamed, problems=
 
 @_of_letters(f"POST {_LETTERS}/retry", "consumers:write")
 def retry_dead_letters(call_: Call) -> LettersDone:
-    """Have dead letters tried again.
+    """Retry dead letters.
 
-    As if for the first time. The consumer need not run for that.
+    They become new tasks. The consumer need not run for that.
     """
     of, named = _letters_of(call_), _named(call_)
     count = of.retry_all() if named is None else of.retry(named)
@@ -183,7 +183,7 @@ def _letters_of(call_: Call) -> DeadLetters:
 
 
 def _named(call_: Call) -> list[str] | None:
-    """Return the letters in the body; None: all."""
+    """Return the letters in the body; None for all."""
     ids: list[str] | Literal["all"] = call_.body.ids
     return None if ids == "all" else ids
 

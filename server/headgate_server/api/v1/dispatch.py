@@ -1,8 +1,8 @@
-"""Dispatch: from a request to its row of the table, and from the result of the row to the answer.
+"""Finds the row of the table for a request, and turns the result of the row into the answer.
 
-In: the table. Out: Flask's routes for it. Each request passes the same steps, cheap ones first: it accepts JSON, the caller is
-known, may do this kind of thing at all, and is within its rate. Then query and body are read, and the scope is checked for what
-they name.
+In: the table. Out: Flask's routes for it. Each request passes the same checks, cheap ones first. It must accept JSON, and the
+caller must be known, may do this kind of thing at all, and is within its rate. Then query and body are read, and the scope is
+checked for their contents.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
 
 
 def check_acceptable(accept: str) -> None:
-    """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1). Raises HttpRefusal: it does not."""
+    """Raise HttpRefusal for a request that does not accept JSON (RFC 9110, section 12.5.1)."""
     if not _accepts_json(accept):
         raise problems.HttpRefusal(406, "the answer would be application/json, which the request does not accept")
 
 
-@lru_cache(maxsize=256)  # clients have few
+@lru_cache(maxsize=256)  # clients send few different values
 def _accepts_json(accept: str) -> bool:
     # JSON has no parameters (RFC 8259, section 11), so `application/json; charset=utf-8` asks for no other answer.
     kinds = [(kind.partition(";")[0].strip(), quality) for kind, quality in parse_accept_header(accept[:1024], MIMEAccept)]
@@ -98,7 +98,7 @@ def _accepts_json(accept: str) -> bool:
 def check_media_type(environ: Mapping[str, Any]) -> None:
     """Refuse a body that is not JSON by its head (RFC 9110, section 15.5.16).
 
-    Raises HttpRefusal: it has another type, or is compressed.
+    Raises HttpRefusal for another type or a compressed body.
     """
     kind, encoding = environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", "identity")
     if kind.partition(";")[0].strip().lower() != "application/json" or encoding.lower() != "identity":
@@ -166,7 +166,7 @@ def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
 
 
 def _check_scope(operation: Operation, identity: Identity, services: Services, namespace: str, call: Call | None) -> None:
-    """Check the scope of an operation: as far as possible before the request is read (`call` is None), or completely."""
+    """Check the scope of an operation, as far as possible before the request is read (`call` is None), or completely."""
     wanted = operation.scope
     if isinstance(wanted, Who):
         return
@@ -197,7 +197,7 @@ def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[
 
 
 def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:
-    """Return the parameters, read according to the row. Raises InvalidRequest: one is unknown, repeated or unexpected."""
+    """Read the parameters according to the row. Raises InvalidRequest for an unknown, repeated or unexpected one."""
     for name in given:
         if len(given.getlist(name)) > 1:
             raise InvalidRequest(f"the parameter {name[:40]!r} is there more than once")
@@ -219,7 +219,7 @@ def read_body(operation: Operation) -> Any:
     if operation.body is None:
         return None
     check_media_type(request.environ)
-    limit = request.max_content_length or MAX_BODY_BYTES  # that of the application: an event, and room around it
+    limit = request.max_content_length or MAX_BODY_BYTES  # the application's, for an event with its envelope
     if (request.content_length or 0) > limit:
         raise PayloadTooLarge(request.content_length or 0, limit, "http")
     request.max_content_length = limit
@@ -227,7 +227,7 @@ def read_body(operation: Operation) -> Any:
 
 
 def read_whole() -> bytes:
-    """Return the body of a Flask request. From a chunked one, werkzeug reads up to its limit and presents that as the whole."""
+    """Return the body of a Flask request. werkzeug would cut a chunked body at its limit without an error."""
     body = request.get_data(cache=False)
     if request.content_length is None and request.environ["wsgi.input"].read(1):
         raise RequestEntityTooLarge
@@ -235,7 +235,7 @@ def read_whole() -> bytes:
 
 
 def decode(body: bytes, decoder: Any) -> Any:
-    """Return a decoded JSON body, in which a member that is 27.0 is an integer.
+    """Decode a JSON body. A number such as 27.0 is an integer.
 
     Raises:
         InvalidRequest: it is not JSON.
@@ -255,9 +255,9 @@ def decode(body: bytes, decoder: Any) -> Any:
 
 
 def _with_whole(body: bytes, name: str) -> bytes | None:
-    """Return a body in which a member that is 27.0 is 27, as in JSON Schema (2020-12, section 4.2.3), and the others are as sent.
+    """Replace 27.0 by 27 in a member of a body, as in JSON Schema (2020-12, section 4.2.3). Others stay as sent.
 
-    None: the body has no such member.
+    Returns None if the body has no such member.
     """
     members = msgspec.json.decode(body, type=dict[str, msgspec.Raw]) if name else {}
     value = msgspec.json.decode(members[name]) if name in members else None

@@ -1,4 +1,4 @@
-"""The inbox of a user: read in pages, newest first, and changed.
+"""Reads the inbox of a user in pages, newest first, and changes it.
 
 A user's token reads and changes the user's own inbox. A key names the user, and needs the scope `inbox` or `inbox:write`.
 Without it, the answer is the same for every name.
@@ -29,7 +29,7 @@ ItemId = Annotated[str, Meta(min_length=3, max_length=400)]
 class PartOf(InNamespace, forbid_unknown_fields=True):
     """The inbox, and the selected page of it."""
 
-    user: Annotated[Name | UnsetType, Meta(description="Whose inbox. Without it the caller's own.")] = UNSET
+    user: Annotated[Name | UnsetType, Meta(description="The user of the inbox. The caller by default.")] = UNSET
     before: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_INBOX_ITEMS, description="Items at most.")] = DEFAULT_INBOX_ITEMS
     archived: Annotated[bool, Meta(description="Archived items too.")] = False
@@ -41,9 +41,9 @@ class PartOf(InNamespace, forbid_unknown_fields=True):
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """A change of items by their `ids`, or with `read_all` of all items up to the offset `up_to` in `epoch`; null: of every item.
+    """A change of items by their `ids`, or with `read_all` of all up to the offset `up_to` in `epoch` (null for every item).
 
-    `mute` mutes a `pattern` on exactly these `channels`, `unmute` on none.
+    `mute` mutes a `pattern` on exactly these `channels`. `unmute` ends this.
     """
 
     op: Literal["read", "unread", "archive", "read_all", "mute", "unmute"]
@@ -64,7 +64,7 @@ def read_inbox(call: Call) -> InboxPage:
     """Read a part of a user's inbox.
 
     A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`. With the `epoch` and
-    `offset` of the newest receipt, event or page that you have, the page is not older, also while Redis fails over.
+    `offset` of the newest receipt, event or page that you have, the page is not older, even during a failover.
     """
     asked = call.query
     user = _user(call, given(asked.user), "inbox")
@@ -104,7 +104,7 @@ def _user(call: Call, named: str | None, scope: str) -> str:
     identity = call.identity
     own = None if identity.own_topics is None else identity.user
     if named is None and own is None:
-        raise InvalidRequest("user: expected a name, as this caller has no inbox")
+        raise InvalidRequest("user: expected a name, because this caller has no inbox")
     if named is None or named == own:
         assert own is not None
         return own

@@ -1,5 +1,7 @@
-"""API keys over the API itself: create, list, revoke. A key cannot create one with more rights or a longer life, see or revoke
-one for foreign namespaces, or revoke one with more rights.
+"""Creates, lists and revokes API keys over the API.
+
+A key cannot create one with more rights or a longer life, see or revoke one for foreign namespaces, or revoke one with more
+rights.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class MadeKey(msgspec.Struct):
 def list_keys(call: Call) -> KeyList:
     """List API keys.
 
-    Those that are for namespaces of the caller's key only.
+    Only those for namespaces of the caller's key.
     """
     keys = api_keys.find_all(call.redis)
     call.charge(len(keys))
@@ -63,7 +65,7 @@ def list_keys(call: Call) -> KeyList:
 def make_key(call: Call) -> MadeKey:
     """Make an API key.
 
-    A key can only make keys that may do no more than it may itself, in namespaces that it is for.
+    A key can only make keys with at most its own rights, for its own namespaces.
     """
     wanted: KeyWanted = call.body
     by = shown_name(call.identity.user)
@@ -91,7 +93,7 @@ def make_key(call: Call) -> MadeKey:
 def revoke_key(call: Call) -> None:
     """Revoke an API key.
 
-    Every gateway refuses it within two seconds. A key can only revoke keys that may do no more than it may itself.
+    Every gateway refuses it within two seconds. A key can only revoke keys with at most its own rights.
     """
     key_id = call.path["key"]
     try:
@@ -111,9 +113,7 @@ def revoke_key(call: Call) -> None:
 
 
 def _own(call: Call) -> list[str]:
-    """Return the namespaces of a key that names none. None is the first of *each* gateway, which may be foreign to its maker
-    elsewhere.
-    """
+    """Return the namespaces of a key that names none, because the first one of another gateway may be foreign to its maker."""
     is_for_named = call.identity.namespaces is not None and call.reach is not None
     return [call.services.settings.namespaces[0]] if is_for_named else []
 
@@ -129,9 +129,9 @@ def _is_within(call: Call, key: StoredKey) -> bool:
 
 
 def _check_names(namespaces: list[str]) -> None:
-    """Refuse invalid names of namespaces. A key may be for one that this gateway does not serve, so none is unknown.
+    """Refuse invalid names of namespaces. Any valid name is accepted, because another gateway may serve it.
 
-    Raises BodyFault: with the place of the first.
+    Raises BodyFault with the place of the first.
     """
     for at, name in enumerate(namespaces):
         try:
@@ -143,7 +143,7 @@ def _check_names(namespaces: list[str]) -> None:
 
 
 def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) -> None:
-    """Refuse to create a key with more rights than its maker. Raises Forbidden, BodyFault: it might have more."""
+    """Refuse to create a key with more rights than its maker. Raises Forbidden or BodyFault."""
     for scope in scopes:
         call.need(scope)
     mine = call.reach

@@ -1,4 +1,4 @@
-"""Namespaces that the caller may enter: the position of each log, and its retention."""
+"""Lists the caller's namespaces, with the position of each log and its retention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .services import Services
 
 
 class Retention(msgspec.Struct):
-    """The limits of the log; older events are removed. 0 bytes: no such limit."""
+    """The limits of the log, beyond which older events are removed. 0 bytes means no such limit."""
 
     max_events: int
     max_age_s: int
@@ -22,7 +22,7 @@ class Retention(msgspec.Struct):
 
 
 class NamespaceInfo(msgspec.Struct):
-    """A log: its epoch, the offsets of its first and its newest event (`head`).
+    """A log, with its epoch and the offsets of its first and its newest event (`head`).
 
     `bytes` is the size of its events, counted as for `max_bytes` (payload, topic and 128 for each), some seconds ago.
     """
@@ -51,7 +51,7 @@ def list_namespaces(call: Call) -> NamespaceList:
 
 @operation("GET /namespaces/{name}", Who.ANY_CALLER, problems=(404,))
 def get_namespace(call: Call) -> NamespaceInfo:
-    """Say where a log stands."""
+    """Read the state of a log."""
     name = call.path["name"]
     if name not in _entered(call.services, call.identity):
         raise not_found("namespace", name)

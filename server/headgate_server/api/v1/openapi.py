@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document, generated from the table.
 
-msgspec turns the types that check requests into JSON Schemas. Each operation has its own answers, and the refusals of its steps:
+msgspec turns the types that check requests into JSON Schemas. Each operation has its answers, and its refusals as
 `application/problem+json`.
 """
 
@@ -22,25 +22,25 @@ from .problems import MEDIA_TYPE, ROOT, Problem
 _JSON = "application/json"
 _REFERENCE = "#/components/schemas/{name}"
 ABOUT = (
-    "Publish events and read them, see who is there, and operate gateways. A caller has an API key (`headgate keys create`) or, "
+    "Publish events and read them, list present users, operate gateways. A caller has an API key (`headgate keys create`) or, "
     "for events and presence, a user's token: `Authorization: Bearer …`. Refusals are problems (RFC 9457) with the codes of "
     "docs/protocol.md."
 )
 MEANINGS: Mapping[int, str] = {
     400: "The request cannot be read.",
-    401: "No credentials, or none that count.",
-    403: "A scope is missing: `scope` says which.",
-    404: "There is nothing of that name.",
+    401: "No valid credentials.",
+    403: "The scope named by `scope` is missing.",
+    404: "There is nothing with that name.",
     406: "The caller does not accept JSON.",
     408: "The body took too long.",
-    409: "A limit that waiting does not help with, or a state that does not allow it.",
+    409: "A limit is reached and waiting does not help, or the state does not allow it.",
     413: "The body is too large.",
     415: "The body is not JSON by its type.",
-    422: "The body asks for what cannot be; `errors` says where.",
-    429: "Too fast, or too many failed logins: try again after `Retry-After`.",
+    422: "The body requests something impossible; `errors` has the places.",
+    429: "Too fast, or too many failed logins; try again after `Retry-After`.",
     500: "The server failed.",
     502: "Redis refused.",
-    503: "Redis cannot be reached, or an operator has paused this: try again after `Retry-After`.",
+    503: "Redis cannot be reached, or an operator has paused this; try again after `Retry-After`.",
 }
 SUCCESS: Mapping[int, str] = {
     200: "The answer.",
@@ -115,7 +115,7 @@ def scope_words(operation: Operation) -> str:
 
 
 def cost_words(operation: Operation) -> str:
-    """Return the cost of a request in words, if it is not one read."""
+    """Return the cost of a request in words, unless it is one read."""
     return "" if operation.cost in (Cost.NOTHING, Cost.REQUEST) else f"Costs {operation.cost.value}."
 
 

@@ -1,7 +1,7 @@
-"""An operation of /api/v1: one method of one path, with all its properties. The rows of the table.
+"""An operation of /api/v1 is a row of the table, one method of one path with all its properties.
 
-In: `Call`, a request with a known caller, whose parts were read according to the row. Out: a value of the type `returns`. No
-row reads a request itself, so the table, the checks and the OpenAPI document cannot disagree.
+In: `Call`, a request with a known caller, read according to the row. Out: a value of the type `returns`. A row never reads a
+request itself, so the table, the checks and the OpenAPI document cannot disagree.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Who(Enum):
     """Callers without a particular scope."""
 
     ANYONE = "anyone"
-    """No credentials are asked for."""
+    """No credentials are needed."""
 
     ANY_CALLER = "any caller"
-    """A key or a token, whatever it grants."""
+    """Any key or token."""
 
 
 class Cost(Enum):
@@ -61,14 +61,14 @@ class Cost(Enum):
     units: int
     """The number of units in one read."""
 
-    NOTHING = "nothing: it asks nothing of Redis", 0
-    REQUEST = "one read: its work does not grow with what is there", 0
-    EVENTS = "a read for every 100 events that are looked at", 100
+    NOTHING = "nothing, because it does not use Redis", 0
+    REQUEST = "one read, because its work does not grow", 0
+    EVENTS = "a read for every 100 events searched", 100
     ENTRIES = "a read for every 100 keys, pauses, dead letters, or KiB of these", 100
     STATUSES = "a read for every 10 consumers or namespaces", 10
-    MEMBERS = "a read for every 1000 members of the topic, or 100 that are shown", 1000
-    CLIENTS = "a read for every 1000 clients that match", 1000
-    PUBLISHED = "no read: each event counts for `publish_per_s`", 0
+    MEMBERS = "a read for every 1000 members of the topic, or 100 returned ones", 1000
+    CLIENTS = "a read for every 1000 matching clients", 1000
+    PUBLISHED = "no read, but each event counts for `publish_per_s`", 0
 
     def __new__(cls, words: str, units: int) -> Cost:
         """The value is the words."""
@@ -89,11 +89,11 @@ class InNamespace(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A parsed request. `namespace` is one that the gateway serves, `path` has the names in the path.
+    """A parsed request. `namespace` is one of the gateway's. `path` has the names in the path.
 
-    `need` refuses a caller without a scope, and `need_namespaces` one whose scopes do not count in all of these namespaces, for
-    facts that only the operation finds out. `reach` are the namespaces in which they count; None: all. `charge` counts the work
-    of the operation in the units of its `cost`, even if the answer is a refusal.
+    `need` refuses a caller without a scope, and `need_namespaces` a caller without scopes in all of these namespaces. Both are
+    for facts that only the operation finds out. `reach` are the namespaces of the caller's scopes; None for all. `charge`
+    counts the work of the operation in the units of its `cost`, even if the answer is a refusal.
     """
 
     services: Services
@@ -120,7 +120,7 @@ class Call:
         return reach(self.identity, self.services.settings)
 
     def need_every_namespace(self) -> None:
-        """Refuse a caller whose scopes do not count in every namespace of this Redis, for things without a namespace."""
+        """Refuse a caller without scopes in every namespace of this Redis, for things without a namespace."""
         if self.reach is not None:
             self.need_namespaces(sorted({*known_namespaces(self.redis), *self.services.settings.namespaces}))
 
@@ -132,14 +132,14 @@ class Operation:
     Attributes:
         name: `operationId`.
         path: below /api/v1, with names in braces.
-        scope: what the caller needs: a scope, the kind of one with a pattern, or a `Who`.
+        scope: the scope that the caller needs, the kind of one with a pattern, or a `Who`.
         pattern: the parameter with the scope's pattern; "" if the operation checks the scope itself.
-        query, body, returns: the types; None: there is no body.
-        status: of a successful answer; `also`: other statuses that are no refusals, with their types.
+        query, body, returns: the types; None without a body.
+        status: of a successful answer. `also` has other statuses that are not refusals, with their types.
         problems: statuses in addition to those of every operation.
         answer: returns the value, or the value and a status from `also`; None if the operation answers itself (publishing.py).
-        fields: header fields with an event id that it reads: the description and the greatest length of each.
-        cost: what its work grows with, and its charge.
+        fields: the header fields with an event id that it reads, with the description and the greatest length of each.
+        cost: the growth of its work, and its charge.
         searches: it may read much of the log, so each caller has at most one running (shares.py).
     """
 
@@ -167,7 +167,7 @@ class Operation:
 
     @property
     def in_namespace(self) -> bool:
-        """Whether it is about one namespace, which the query names."""
+        """Whether it concerns one namespace, named in the query."""
         return issubclass(self.query, InNamespace)
 
     @property
@@ -178,7 +178,7 @@ class Operation:
 def operation(request: str, scope: str | Who, **row: Any) -> Callable[[Callable[[Call], Any]], Operation]:
     """Make a function the `answer` of a row; a decorator. `request` is a method and a path.
 
-    The function's name gives that of the row, its annotation the type `returns`, and its docstring `summary` and `about`.
+    The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring.
     """
     method, path = request.split()
 

@@ -1,4 +1,4 @@
-"""Pauses: connects, publishes or a namespace refused on every gateway of a Redis, for a time or until resumed."""
+"""Pauses connects, publishes or a namespace on every gateway of a Redis, for a time or until resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .problems import not_found
 
 
 class Pause(msgspec.Struct):
-    """A pause: `connects`, `publishes` or `namespace:<name>`. `left_s` is the time until it ends; null: until it is resumed."""
+    """A pause of `connects`, `publishes` or `namespace:<name>`. `left_s` is the time until it ends (null until resumed)."""
 
     what: str
     left_s: int | None
@@ -32,16 +32,16 @@ class PauseList(msgspec.Struct):
 
 
 class PauseWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """The duration; without it, until resumed."""
+    """The duration. Without it, until resumed."""
 
     for_s: Annotated[int, Meta(ge=1, le=MAX_PAUSED_S)] | None = None
 
 
 @operation("GET /pauses", "pauses", cost=Cost.ENTRIES)
 def list_pauses(call: Call) -> PauseList:
-    """List what is paused.
+    """List the pauses.
 
-    Of namespaces, those that the caller's key is for.
+    Includes only namespaces of the caller's key.
     """
     paused = pauses.read_paused(call.redis)
     call.charge(len(paused))
@@ -58,8 +58,8 @@ def list_pauses(call: Call) -> PauseList:
 def pause(call: Call) -> Pause:
     """Pause connects, publishes or a namespace.
 
-    `what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis obeys within two seconds. For `connects`
-    and `publishes` the key must be for every namespace.
+    `what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis applies it within two seconds. For
+    `connects` and `publishes` the key must be for every namespace.
     """
     what, wanted = _member(call), call.body
     pauses.pause(call.redis, what, wanted.for_s)
@@ -69,7 +69,7 @@ def pause(call: Call) -> Pause:
 
 @operation("DELETE /pauses/{what}", "pauses:write", status=204, problems=(404,))
 def resume(call: Call) -> None:
-    """Resume."""
+    """End a pause."""
     what = _member(call)
     if not pauses.resume(call.redis, what):
         raise not_found("pause", what)
@@ -77,7 +77,7 @@ def resume(call: Call) -> None:
 
 
 def _member(call: Call) -> str:
-    """Return the paused thing in the path. `connects` and `publishes` cover every namespace, so the caller must too."""
+    """Return the paused thing in the path. For `connects` and `publishes` the caller must be for every namespace."""
     what = call.path["what"]
     name = namespace_of(what)
     if name is not None:

@@ -1,10 +1,9 @@
-"""Problems: every refusal over HTTP as `application/problem+json` (RFC 9457), with the codes of the wire.
+"""Every refusal over HTTP is a problem, `application/problem+json` (RFC 9457), with the codes of the wire.
 
-Out: `{type, title, status, detail, code, retry, …parts}`, and `errors: [{pointer, code, detail, …}]` if the fault is in the
-body, with a JSON Pointer to each faulty field. `type` leads to the code's description, which is the first sentence of its
-class.
+Out: `{type, title, status, detail, code, retry, …parts}`, and `errors: [{pointer, code, detail, …}]` for faults in the body,
+with a JSON Pointer to each faulty field. `type` leads to the code's description, which is the first sentence of its class.
 
-400 is for an unreadable request, 422 for a readable body that asks for something impossible.
+400 is for an unreadable request, and 422 for a readable body that requests something impossible.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ ROOT = "/api/v1"
 MEDIA_TYPE = "application/problem+json"
 # Namespaces listed in one problem.
 _MAX_SHOWN = 5
-# Places in a body listed in one problem; `refused` counts all.
+# Places in a body listed in one problem. `refused` counts all.
 MAX_NAMED = 100
 # Codes in addition to those of the error tree, by HTTP status.
 OF_HTTP: Mapping[int, tuple[str, str]] = {
     400: ("bad_request", "The request cannot be read as HTTP."),
-    404: ("not_found", "There is no such path, or nothing of that name (any more)."),
-    405: ("method_not_allowed", "The path has no such method; the field Allow lists those that it has."),
+    404: ("not_found", "There is no such path, or nothing with that name (any more)."),
+    405: ("method_not_allowed", "The path does not have this method. The field Allow lists its methods."),
     406: ("not_acceptable", "The answer would be JSON, which the field Accept of the request does not allow."),
     408: ("request_timeout", "The body of the request took too long."),
-    409: ("conflict", "The state of things does not allow it now."),
+    409: ("conflict", "The current state does not allow it."),
     415: ("unsupported_media_type", "The body is not JSON by its Content-Type, or has a Content-Encoding."),
     500: ("internal_error", "The server failed; its log says why."),
 }
@@ -72,7 +71,7 @@ def as_response(answer: Answer) -> Response:
 
 
 class HttpRefusal(HeadgateError):
-    """A refusal with the code of one of HTTP's own (OF_HTTP)."""
+    """A refusal with a code of HTTP itself (OF_HTTP)."""
 
     def __init__(self, status: int, message: str, **parts: Any) -> None:
         super().__init__(message, **parts)
@@ -91,14 +90,14 @@ def scope_missing(scope: str) -> Forbidden:
 
 
 def namespaces_missing(namespaces: Sequence[str]) -> Forbidden:
-    """Return the error for a known caller whose key is not for these namespaces."""
+    """Return the error for a known caller without a key for these namespaces."""
     shown = ", ".join(namespaces[:_MAX_SHOWN]) + (", …" if len(namespaces) > _MAX_SHOWN else "")
     message = f"this reaches namespaces that the key is not for ({shown}); expected a key for them, or for all (*)"
     return Forbidden("reach", shown, message)
 
 
 class RateReached(LimitReached):
-    """A caller is too fast: `fields` have its quota (draft-ietf-httpapi-ratelimit-headers-10)."""
+    """A caller is too fast. `fields` have its quota (draft-ietf-httpapi-ratelimit-headers-10)."""
 
     def __init__(self, name: str, per_s: float, burst: int, wait_s: float) -> None:
         super().__init__(name, per_s, wait_s)
@@ -152,7 +151,7 @@ def problem_answer(error: HeadgateError | BodyFault) -> Answer:
 
 
 def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple[str, str]] = ()) -> Answer:
-    """Return the answer for one of HTTP's own refusals."""
+    """Return the answer for a refusal of HTTP itself."""
     code, meaning = OF_HTTP.get(status, OF_HTTP[500 if status >= 500 else 400])
     return _answer(status, _members(code, status, {"detail": detail or meaning, "retry": status == 408}), headers)
 

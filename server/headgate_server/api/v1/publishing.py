@@ -1,6 +1,6 @@
-"""Publishing over /api/v1: one event, or a batch whose events are independent or all go together.
+"""Publishes one event over /api/v1, or a batch of independent events or all or none.
 
-`Idempotency-Key` is the id of an event without one; in a batch, `<key>.<number>` is the id of each event without one. An id
+`Idempotency-Key` is the id of an event without one. In a batch, `<key>.<number>` is the id of each event without one. An id
 counts for its topic and its caller. While it counts (event.ID_RULE), a second request with it for the same topics gets the
 receipts of the first, with `duplicate` set. On another topic it publishes.
 
@@ -49,7 +49,7 @@ IdForS = Annotated[int, Meta(ge=1, le=MAX_ID_FOR_S)]
 
 
 class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event of a batch: like a single event, but an invalid topic or id is refused at its place."""
+    """An event of a batch, as a single event, except that an invalid topic or id is refused at its place."""
 
     topic: str
     data: msgspec.Raw
@@ -57,7 +57,7 @@ class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event: a topic, data that is any JSON, an id, and a namespace (default: the first).
+    """An event, with a topic, any JSON as data, an id, and a namespace (the first by default).
 
     The id makes publishing to the topic idempotent for 300 s (less at a high rate), or, with an API key, for `id_for_s` seconds.
     `id_for_s` needs an id or an `Idempotency-Key`.
@@ -71,9 +71,9 @@ class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """Events in order. `atomic`: nothing is published unless every event can be; otherwise they are independent.
+    """Events in order. With `atomic`, all are published or none. Otherwise they are independent.
 
-    `id_for_s`: of the ids of all of them, as for a single event; each needs an id, or the batch an `Idempotency-Key`.
+    `id_for_s` applies to all ids, as for a single event. Each event needs an id, or the batch an `Idempotency-Key`.
     """
 
     events: Annotated[list[BatchEvent], Meta(extra_json_schema={"maxItems": MAX_BATCH_EVENTS})]
@@ -83,7 +83,7 @@ class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReceiptShown(msgspec.Struct):
-    """The position of an event in the log, and its id. `duplicate`: the id was there already, and nothing was added."""
+    """The position of an event in the log, and its id. `duplicate` means that the id existed already and nothing was added."""
 
     duplicate: bool
     epoch: str
@@ -215,9 +215,9 @@ class Publishing:
         return known if time.monotonic() - began_s <= SLOW_BODY_S else self._begin(asked), body
 
     def _begin(self, asked: Asked) -> tuple[str, Identity]:
-        """Check the head, so that a refused request need not wait for its body; return its namespace and caller.
+        """Check the head, so that a refusal does not wait for the body; return its namespace and caller.
 
-        Of a head that has passed before, only the caller is checked again.
+        For a head that has passed before, it checks only the caller again.
         """
         environ = asked.environ
         shown = asked.known if isinstance(asked.known, Handshake) else None
@@ -292,7 +292,7 @@ def _receipt(receipt: Receipt) -> bytes:
 
 
 def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
-    """Return the answer to a batch. Raises HeadgateError: no event was published, for one reason that passes."""
+    """Return the answer to a batch. Raises HeadgateError if no event was published, for one temporary reason."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, HeadgateError)]
     if errors and len(errors) == len(outcomes) and errors[0].retry and len({error.code for error in errors}) == 1:
         raise errors[0].with_traceback(None)
@@ -322,7 +322,7 @@ OPERATIONS = (
         returns=ReceiptShown,
         body=NewEvent,
         fields=_key_field("The id of the event, if it has none.", MAX_ID_LENGTH),
-        about="The answer comes when the event is in the log.",
+        about="The answer is sent when the event is in the log.",
     ),
     _row(
         name="publishBatch",

@@ -1,4 +1,4 @@
-"""Reading: pages of the log by pattern, from an offset or a time; one event; its trace; the users in a topic now, in pages."""
+"""Reads pages of the log by pattern, single events and their traces, and the present users of a topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Offset = Annotated[int, Meta(ge=1, le=MAX_OFFSET)]
 # Limits of a search by id: the newest events of a log, and their bytes.
 MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES = 20_000, 32 * 1024 * 1024
-# Reads that find an event by its time, at most.
+# The most reads to find an event by its time.
 BISECTION_READS = 20
 
 
@@ -53,17 +53,17 @@ class ReceiptOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
 class EventOf(InNamespace, forbid_unknown_fields=True):
     """The topic of an event given by its id."""
 
-    topic: Annotated[Topic | UnsetType, Meta(description="The topic of an event that is named by its id.")] = UNSET
+    topic: Annotated[Topic | UnsetType, Meta(description="The topic of an event given by its id.")] = UNSET
 
 
 class FateShown(msgspec.Struct):
-    """The state of an event: it is in the log, or was; Redis has lost it; or the log is another one."""
+    """The state of an event, which is or was in the log, was lost by Redis, or belongs to another log."""
 
     fate: Literal["in_log", "rolled_back", "trimmed", "unknown"]
 
 
 class LogPage(msgspec.Struct):
-    """Events in the order of the log. `next` is the `from` of the next page; null: that was the end."""
+    """Events in the order of the log. `next` is the `from` of the next page, and null in the last one."""
 
     namespace: str
     epoch: str
@@ -84,8 +84,9 @@ class PageOf(InNamespace, forbid_unknown_fields=True):
 def list_events(call: Call) -> LogPage:
     """Read a page of the log.
 
-    A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null. Offsets that the
-    log no longer holds are left out. If the `epoch` is not that of the page before, the log may have lost its end, or be another.
+    A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until it is null. Offsets that the
+    log no longer holds are left out. If the `epoch` differs from the previous page's, the log may have lost its end or been
+    replaced.
     """
     asked = call.query
     pattern, first, last = check_pattern(asked.pattern), given(asked.from_) or 1, given(asked.to)
@@ -103,13 +104,13 @@ def list_events(call: Call) -> LogPage:
 def get_event(call: Call) -> LoggedEvent:
     """Read one event.
 
-    `event` is an offset (digits alone), or an id. An id is looked for among the newest 20,000 events, and 32 MiB of them. With
-    its `topic`, which also makes an id of digits one, an id that still counts is found without that. An event that the caller
-    may not read is not there.
+    `event` is an offset (only digits) or an id. An id is searched among the newest 20,000 events and 32 MiB. With `topic`, an
+    id that still counts is found without a search, and digits are an id, too. An event that the caller may not read counts as
+    missing.
     """
     wanted = call.path["event"]
     topic = None if call.query.topic is UNSET else check_topic(call.query.topic)
-    # The newest that the caller may read. The answer to others reveals neither its topic nor its existence.
+    # The newest that the caller may read. Other callers learn neither its topic nor its existence.
     for event in find_events(call.redis, call.namespace, wanted, topic, call.identity.user, call.charge):
         try:
             call.need(f"read:{event.topic}")
@@ -122,9 +123,9 @@ def get_event(call: Call) -> LoggedEvent:
 
 @operation("GET /receipts", Who.ANY_CALLER, query=ReceiptOf)
 def check_receipt(call: Call) -> FateShown:
-    """Say whether a receipt still holds.
+    """Check whether a receipt still holds.
 
-    After a failover of Redis: publish `rolled_back` events again, with their ids.
+    After a failover of Redis, publish `rolled_back` events again, with their ids.
     """
     receipt = Receipt(call.query.epoch, call.query.offset, False, "")
     return FateShown(call.services.publisher.check(receipt, call.namespace).value)
@@ -132,9 +133,9 @@ def check_receipt(call: Call) -> FateShown:
 
 @operation("GET /events/{event}/trace", "trace", query=InNamespace, problems=(404,), cost=Cost.EVENTS, searches=True)
 def trace_event(call: Call) -> Trace:
-    """Say what has become of an event.
+    """Trace an event.
 
-    What `headgate trace` tells: gateways, browsers, consumers.
+    Returns its results at gateways, browsers and consumers, as `headgate trace` does.
     """
     wanted = call.path["event"]
     if is_offset(wanted) and not _entries(call.redis, call.namespace, int(wanted)):

@@ -1,4 +1,4 @@
-"""`headgate token`, `revoke`, `regrant` and `who-can`: rights of users. Imports click only.
+"""`headgate token`, `revoke`, `regrant` and `who-can`, for rights of users. Imports only click.
 
 They create a development token, block a user, change a connected user's grants, and list every grant, key and consumer that may
 see the events of a pattern. The list is from the settings and the consumers of the configuration file and the environment, and
@@ -45,7 +45,7 @@ def token(
 ) -> None:
     """Print a token for development, signed with HEADGATE_TOKEN_SECRET (or a secret of HEADGATE_TOKEN_KEYS).
 
-    Every user may also subscribe to its own topics (users.me.# in a page), whatever the token says.
+    Every user may also subscribe to its own topics (users.me.# in a page), with any token.
     """
     from headgate.auth.api_keys import MAX_TTL_S
     from headgate.auth.tokens import Tokens
@@ -126,7 +126,7 @@ class Seer(NamedTuple):
         kind: development, anonymous, own topics, token, regrant, key or consumer.
         name: of the user, the key or the consumer; a description for a kind without names.
         patterns: its grants that overlap the given pattern.
-        sees: `all` of that pattern, a `part` of it, or whatever its `claims` grant.
+        sees: `all` of that pattern, a `part` of it, or the events that its `claims` grant.
     """
 
     kind: str
@@ -218,5 +218,5 @@ def _seer(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Itera
 
     reaching = tuple(each for each in granted if overlaps(each, pattern))
     if reaching:
-        # As in a subscribe, one of them must contain the whole pattern.
+        # One of them must contain the whole pattern, as for a subscribe.
         yield Seer(kind, name, reaching, "all" if compiled(reaching).contain(pattern) else "part")

@@ -1,4 +1,4 @@
-"""Bulk: events from lines of NDJSON into the log, for `headgate publish --file`.
+"""Publishes events from lines of NDJSON, for `headgate publish --file`.
 
 In: lines, each a JSON object `{"topic", "data", "id"?}` as `headgate replay` and `headgate tail --json` write them (other members
 are ignored). Out: batches in the log in the order of the lines, a count, and one error with its number for each bad line.
@@ -25,7 +25,7 @@ from .receipts import Batch, Digest, Receipts
 
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 4 * 1024 * 1024
-# Faults that are listed; the others are only counted.
+# The most faults to list. Others are only counted.
 MAX_LISTED = 100
 _TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
@@ -41,14 +41,14 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 class Fault(msgspec.Struct):
-    """A line that was not published, and the reason."""
+    """An unpublished line, and the reason."""
 
     line: int
     reason: str
 
 
 class OutcomeUnknown(Exception):
-    """An earlier run was cut off, and the log no longer shows whether the lines of one of its batches are in it."""
+    """An earlier run was interrupted, and the log no longer shows whether it has the lines of one of its batches."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(f"lines {batch.first} to {batch.last} were sent, and whether they are in the log is not known any more")
@@ -56,7 +56,7 @@ class OutcomeUnknown(Exception):
 
 
 class Interrupted(Exception):
-    """Redis did not answer, so whether the lines from `line` on were published is unknown."""
+    """Redis did not answer, so it is unknown whether the lines from `line` on were published."""
 
     def __init__(self, line: int, error: HeadgateError) -> None:
         super().__init__(error.message)
@@ -64,7 +64,7 @@ class Interrupted(Exception):
 
 
 class Outcome(msgspec.Struct):
-    """The result for all lines, as a program gets it: `published` are in the log, and `duplicates` of them were there before."""
+    """The result for all lines, for programs. `published` lines are in the log, and `duplicates` of them were there before."""
 
     published: int = 0
     duplicates: int = 0
@@ -99,13 +99,13 @@ class Bulk:
 
     Args:
         publisher: for the namespace of the events.
-        run: a part of each event's id, even of one given in its line; empty: lines keep their ids.
-        file: a part of each id that its line lacks, as equal lines of two files are two events.
-        from_line: the first line that counts; None: the first.
-        receipts: of the file, and the events of the log; None: only ids decide what is in the log.
+        run: a part of each event's id, even of one given in its line. Lines keep their ids if it is empty.
+        file: a part of each missing id, because equal lines of two files are two events.
+        from_line: the first line to publish; None for the first.
+        receipts: of the file, and the events of the log. With None only ids decide which lines are in the log.
 
     Attributes:
-        elsewhere: lines that have receipts of another log, or of events that this one has lost.
+        elsewhere: lines with receipts of another log, or of events lost by this one.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Bulk:
     def settle(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Find out which lines of unanswered batches of an earlier run are in the log. Waits for Redis.
 
-        A batch counts as absent if the caller wants to publish from its first line on. Raises OutcomeUnknown: the log no longer
-        shows it; ReceiptsFault: the result cannot be stored.
+        A batch counts as absent if the caller wants to publish from its first line on. Raises OutcomeUnknown if the log no
+        longer shows it, and ReceiptsFault if the result cannot be stored.
         """
         if self._receipts is None:
             return

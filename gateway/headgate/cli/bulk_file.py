@@ -1,8 +1,8 @@
-"""A file of events, for `headgate publish --file`: read, checked whole, published with a progress bar on a terminal.
+"""Checks and publishes a file of events, for `headgate publish --file`, with a progress bar on a terminal.
 
 In: a path, or - for standard input, which is copied to a temporary file so that it can be checked first. Out: a summary, an
-error for each bad line with its number, receipts with which the same command continues, and an exit code: 0 only if every line
-is in the log. Imports click only.
+error for each bad line with its number, receipts with which the same command continues, and an exit code, which is 0 only if
+every line is in the log. Imports only click.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 # Beyond this size, standard input is stored on disk.
 _IN_MEMORY_BYTES = 16 * 1024 * 1024
-# The longest line: a payload at the hard limit with topic, id and names.
+# The longest line, with a payload at the hard limit, topic, id and names.
 _MAX_LINE_BYTES = 1024 * 1024 + 4096
 
 
 def namespace_limit(client: Client, namespace: str) -> int:
-    """Return the largest payload of the log of a namespace, so that a larger one is found before any is sent."""
+    """Return the largest payload of the log of a namespace, so that a larger one is detected before sending any."""
     from headgate.redis.client import call
     from headgate.redis.keys import head_key
     from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
@@ -58,12 +58,12 @@ def publish_file(
 ) -> None:
     """Publish the lines of a file; end with exit code 1 if one of them is not in the log.
 
-    `receipts` is the path of the file of receipts; None: next to the file, and for standard input none.
+    `receipts` is the path of the file of receipts. With None it is next to the file, and there is none for standard input.
     """
     from .bulk import Bulk, Interrupted, OutcomeUnknown
     from .receipts import ReceiptsFault
 
-    again = "go on with the same command"
+    again = "continue with the same command"
     with _opened(path) as file, _receipts(path, receipts, new_ids) as kept:
         run = kept.run if kept is not None else token_hex(8) if new_ids else ""
         name = "" if kept is None else kept.file
@@ -99,7 +99,7 @@ def publish_file(
         except Interrupted as error:
             fail(
                 f"line {error.line} and later: {error.error.message}",
-                f"every line before is in the log; {again if kept is not None else f'go on with --from-line {error.line}'}",
+                f"every line before is in the log; {again if kept is not None else f'continue with --from-line {error.line}'}",
             )
         except KeyboardInterrupt:
             if kept is not None:
@@ -130,7 +130,7 @@ def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receip
 
 
 def _print_outcome(outcome: Outcome) -> None:
-    """Report the faults on standard error; a program finds them in its JSON."""
+    """Report the faults on standard error. For a program they are in the JSON."""
     if wants_json():
         return
     for fault in outcome.faults:
@@ -159,7 +159,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines. An oversized one is cut, and therefore invalid JSON."""
+    """Yield the lines. Cuts an oversized line, which makes it invalid JSON."""
     while line := file.readline(_MAX_LINE_BYTES):
         yield line
         while line and not line.endswith(b"\n"):

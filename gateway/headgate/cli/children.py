@@ -1,11 +1,10 @@
-"""The processes that `headgate serve` watches beside itself: `headgate consume`, and a private Redis.
+"""The other processes that `headgate serve` watches, which are `headgate consume` and a private Redis.
 
-In: the arguments of that command, for which settings pass through the environment, and the server that the gateway has started
-(redis/embedded.py). Out: nothing, as both write to the same standard output and error. The consumers are started again when
-they end, with growing delays, and end when their parent ends for any reason (see `--parent` of the command). Redis is started
-again when it dies by itself, such as when killed for its memory or by a crash, with the data that it left, in a new epoch.
-Nothing else restarts it: without this the gateway would wait for Redis forever. Waits let the loop run (the caller has patched
-the standard library).
+In: the arguments of that command, with settings in the environment, and the server started by the gateway (redis/embedded.py).
+Out: nothing, because both write to the same standard output and error. The consumers are started again when they end, with
+growing delays, and end when their parent ends for any reason (see `--parent` of the command). Redis is started again with its
+data, in a new epoch, when it dies by itself, for example when killed for its memory or by a crash. Without this the gateway
+would wait for Redis for ever. Waits let the loop run (the caller has patched the standard library).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from headgate.runtime.operator_lines import complain, say
 from headgate.settings.settings import PREFIX, Settings, environment
 
 RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0
-# After this running time of a process, its end has another cause than the previous end.
+# After this running time of a process, its end counts as unrelated to the previous end.
 STEADY_S = 60.0
 # Longer than the consumers' own drain (see runner).
 STOP_DEADLINE_S = 15.0
@@ -102,7 +101,7 @@ log = structlog.get_logger("headgate.private_redis")
 
 @contextmanager
 def private_redis(settings: Settings, meanwhile: Callable[[], object] = lambda: None) -> Iterator[EmbeddedRedis]:
-    """Run a private Redis, kept alive, to which the environment leads; arguments and errors as of `start_private_redis`."""
+    """Run a private Redis, restart it if it dies, and set it in the environment. Otherwise as `start_private_redis`."""
     with start_private_redis(settings.data_dir, meanwhile=meanwhile) as private:
         environment()[f"{PREFIX}REDIS_URL"] = private.url
         keeping = spawn(RedisKeeper(private).keep)

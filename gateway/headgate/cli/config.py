@@ -1,4 +1,4 @@
-"""`headgate config show`: every setting of a gateway started here, and its origin. Imports click only."""
+"""`headgate config show` prints every setting of a gateway started here, and its origin. Imports only click."""
 
 from __future__ import annotations
 

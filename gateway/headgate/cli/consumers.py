@@ -1,4 +1,4 @@
-"""`headgate consume`, `consumers` and `dead-letters`: run consumers, and inspect their data in Redis. Imports click only."""
+"""`headgate consume`, `consumers` and `dead-letters` run consumers and inspect their data in Redis. Imports only click."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
     from headgate.redis.client import Client
 
-# Next to a gateway, consumers get the processor time that it and Redis leave (man 2 nice), since live delivery goes first.
+# Next to a gateway, consumers get the processor time that it and Redis leave (man 2 nice), because live delivery goes first.
 NICENESS = 10
 
 
@@ -171,11 +171,11 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
         {"removed": consumer, "waiting": waiting, "dead": dead, "configured": is_configured},
     )
     if is_configured and not wants_json():
-        echo("the configuration file still has it: when it runs, it begins anew", err=True)
+        echo("the configuration file still has it, so it starts again when it runs", err=True)
 
 
 def need_consumer(client: Client, namespace: str, name: str, config: str | None) -> None:
-    """Raise if a consumer has nothing in Redis and is not in the configuration file. Its name may be misspelt.
+    """Raise for a consumer that is neither in Redis nor in the configuration file. Its name may be misspelt.
 
     Raises:
         InvalidRequest: there is no such consumer.
@@ -264,7 +264,7 @@ def list_letters(letters: DeadLetters, after: str | None, limit: int) -> None:
     for letter in page:
         _print_letter(letter)
     count = letters.count()
-    more = f"; go on with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
+    more = f"; continue with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
     echo(f"{counted(count, 'dead letter')} in all{more}", err=True)
 
 
@@ -288,7 +288,7 @@ def show_letter(letters: DeadLetters, letter_id: str) -> None:
 @json_option
 @_which_letters
 def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
-    """Have the consumer try dead letters again, as if for the first time."""
+    """Let the consumer try dead letters again, as new tasks."""
     count = letters.retry_all() if all_ else letters.retry(letter_ids)
     print_done(f"{count} to be tried again", {"retried": count})
     _exit_for_others(letter_ids, count)

@@ -1,10 +1,10 @@
-"""The operator of a demo: on request of the page, restarts this gateway or makes its private Redis lose the end of its log.
+"""The operator of a demo restarts this gateway or makes its private Redis lose the end of its log, on request of the page.
 
 In: the private Redis started by this process, and requests of the demo (headgate_server/demo/trouble.py). Out: for a restart,
 the same process with a new program (exec). By then the drain is over, Redis has ended in order, and the listening socket is
 passed on as systemd does, so browsers wait in its queue and none is refused. For a loss, the private Redis is killed and
-restarted from an earlier state of its file. `of` creates one only where trouble can hurt no one else: for this command's demo
-on loopback, with a Redis started by this process.
+restarted from an earlier state of its file. `of` creates an operator only for this command's demo on loopback with a Redis
+started by this process, where it cannot harm other users.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .starting import FIRST_DESCRIPTOR
 POLL_S = 0.05
 REMEMBERED_S = 3.0
 TIMEOUT_S = 5.0
-# Environment variable of a process that was restarted; not a setting.
+# Environment variable of a restarted process. It is not a setting.
 _RESTARTED = "_HEADGATE_DEMO_RESTARTED"
 
 
@@ -67,7 +67,7 @@ class DemoOperator:
         self._stop()
 
     def lose_end(self, seconds: float) -> tuple[int, int]:
-        """Set Redis back by so many seconds, or to the start of this process; return the newest offset before and after.
+        """Set Redis back by `seconds`, or to the start of this process; return the newest offset before and after.
 
         Raises BusRefused, BusUnavailable: as `EmbeddedRedis.crash`.
         """

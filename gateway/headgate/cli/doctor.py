@@ -1,4 +1,4 @@
-"""`headgate doctor`: checks everything between a publisher and a page. `headgate check`: only Redis and the settings here.
+"""`headgate doctor` checks everything between a publisher and a page, and `headgate check` only Redis and the settings here.
 
 The doctor prints the results of `headgate check` from Redis, then checks clocks, machine and public URL, and sends one event
 through every hop. Imports only click.

@@ -1,4 +1,4 @@
-"""`headgate publish`: publish an event, or those of a file. Imports click only, the command the rest."""
+"""`headgate publish` publishes an event or the events of a file. Imports only click; the command imports the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .output import print_done
 if TYPE_CHECKING:
     from headgate.services.publisher import Publisher
 
-# A command delays no next call, so it waits longer than a publisher in an application.
+# A command has no next call to delay, so it waits longer than a publisher in an application.
 TIMEOUT_S = 10.0
 # Words given instead of JSON are shown in quotes, to paste, up to this length.
 _MAX_QUOTED = 200
@@ -59,9 +59,9 @@ def publish(
 
     A line of a file is {"topic": …, "data": …}, with an optional "id", as `headgate replay` writes it. All lines are checked
     before the first is published. Receipts are kept next to the file, so the same command, run again after Ctrl-C or a fault,
-    adds only the events that the log does not have, at any later time; in another log it adds all of them. A file whose
-    published lines have changed is refused. Standard input has receipts only with --receipts; without them, a repeated line
-    adds nothing while its id counts, for 300 s (less at a high rate).
+    adds only the events that the log does not have, at any later time. In another log it adds all of them. A file with changed
+    published lines is refused. Standard input has receipts only with --receipts. Without them, a repeated line adds nothing
+    while its id counts, for 300 s (less at a high rate).
 
     Exit code 0: every event is in the log. 1: at least one is not, or its outcome is unknown. 3: everything was published, but
     standard output did not take the receipts, which are on standard error.
@@ -130,7 +130,7 @@ def _publish_one(
 
 
 def _as_json_text(text: str) -> str | None:
-    """Return words that are not JSON as JSON text in shell quotes, ready to paste, or None where that would not help."""
+    """Return words other than JSON as JSON text in shell quotes, ready to paste, or None if that would not help."""
     import json
     import shlex
 

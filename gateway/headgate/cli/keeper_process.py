@@ -1,9 +1,9 @@
-"""The keeper of several workers: a process next to their process manager that owns the private Redis and the consumers.
+"""The keeper is a process next to the process manager of several workers. It owns the private Redis and the consumers.
 
 In: settings from the environment, and the configuration file of the consumers, if they run. Out: the URL of the private Redis,
 once it answers. The process manager has a handle (`Keeper`). Because it forks, it can hold no gevent and no thread, and the
-parts that watch Redis and the consumers need both. The keeper ends when the last process with the other end of its pipe has
-ended: the process manager, its replacements on SIGUSR2, and their workers. However they end, Redis ends after them.
+parts that watch Redis and the consumers need both. The keeper ends when all processes with the other end of its pipe have
+ended, which are the process manager, its replacements on SIGUSR2, and their workers. So Redis always ends after them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import suppress
 
 from headgate.settings.settings import PREFIX, environment
 
-# Passed on to the process that replaces this one on SIGUSR2: the pipe's descriptor, the keeper's process id, and
-# whether Redis is private.
+# Passed on to the process that replaces this one on SIGUSR2, with the pipe's descriptor, the keeper's process id, and whether
+# Redis is private.
 _PASSED_ON = "_HEADGATE_KEEPER"
 _REDIS_URL = f"{PREFIX}REDIS_URL"
 # How long Redis may take to end after the workers, and the consumers before it.
@@ -32,13 +32,13 @@ class NotKept(Exception):
 
 
 class Keeper:
-    """The keeper, as the process manager sees it; `redis_url` of the Redis that it has started, or None."""
+    """The keeper, as the process manager sees it. `redis_url` is of the Redis that it has started, or None."""
 
     def __init__(self, arguments: Sequence[str], *, redis_is_private: bool) -> None:
         """Start a keeper, or take over the keeper of the process that this one replaces.
 
-        It checks whether Redis answers, and ends at once if it has nothing to run. Raises NotKept: the start failed; it has
-        reported why.
+        It checks whether Redis answers, and ends at once if it has nothing to run. Raises NotKept if the start failed, after
+        reporting why.
 
         Args:
             arguments: the configuration file of the consumers, if they run.
@@ -71,7 +71,7 @@ class Keeper:
             self._start()
 
     def leave(self) -> None:
-        """Leave the keeper to the process that replaces this one: `close` does not wait for it."""
+        """Leave the keeper to the process that replaces this one. `close` then does not wait for it."""
         self._process = None
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Keeper:
         try:
             environ = dict(environment())
             if self._redis_is_private:
-                environ.pop(_REDIS_URL, None)  # that of its previous private Redis
+                environ.pop(_REDIS_URL, None)  # the URL of its previous private Redis
             command = [sys.executable, "-m", "headgate.cli.keeper", str(url_writer), *self._arguments]
             # A separate session, so that Ctrl-C in a terminal reaches only the process manager, after which the keeper ends.
             self._process = subprocess.Popen(command, env=environ, stdin=reading, pass_fds=[url_writer], start_new_session=True)

@@ -1,4 +1,4 @@
-"""`headgate keys`: keys of the HTTP API. `headgate vapid-keys`: creates those of Web Push. Imports click only."""
+"""`headgate keys` manages keys of the HTTP API, and `headgate vapid-keys` creates those of Web Push. Imports only click."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def _line(key: StoredKey) -> str:
 def vapid_keys(path: str | None) -> None:
     """Create the two keys of Web Push, as lines of an environment file (docs/howto/web-push.md).
 
-    Pages subscribe with the public key; the consumer signs with the private one. Create them once, because
-    with other keys every browser has to subscribe again. An existing file is never changed.
+    Pages subscribe with the public key, and the consumer signs with the private one. Create them once, because with other keys
+    every browser has to subscribe again. An existing file is never changed.
     """
     import os
 
@@ -136,7 +136,7 @@ def vapid_keys(path: str | None) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.writelines(f"{line}\n" for line in lines)
     except FileExistsError:
-        fail(f"{path}: the file is there already, and is not changed; expected a new file")
+        fail(f"{path}: the file exists already, and is not changed; expected a new file")
     except OSError as error:
         fail(f"{path}: {(error.strerror or 'cannot be written').lower()}")
     if wants_json():

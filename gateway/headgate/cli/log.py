@@ -1,6 +1,6 @@
-"""`headgate tail`, `replay` and `trace`: live events, a range of the log, the history of one event.
+"""`headgate tail`, `replay` and `trace` print live events, a range of the log, and the history of one event.
 
-Imports click only, each command the rest.
+Imports only click. Each command imports the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXPECTED = "an offset such as 1200, a time ago such as 10m, or a time such as 20
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """An offset, or a time in milliseconds since 1970; one of the two."""
+    """Either an offset or a time in milliseconds since 1970."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -44,9 +44,9 @@ class Since:
 
 
 def read_since(text: str, now_s: float) -> Since:
-    """Return the position in a text; a time without a zone is local time.
+    """Return the position in a text. A time without a zone is local time.
 
-    Raises click.BadParameter: the text is no position.
+    Raises click.BadParameter for an invalid text.
     """
     if re.fullmatch(r"[0-9]{1,15}", text):
         return Since(offset=int(text))
@@ -137,7 +137,7 @@ def replay(pattern: str, since: str | None, until: str | None, namespace: str, r
 
 
 def _warn_if_unknown(url: str, namespace: str) -> None:
-    """Warn if no gateway has served the namespace, as its name may be misspelt. One may start, so `tail` listens anyway."""
+    """Warn if no gateway has served the namespace, which may be misspelt. A gateway may start, so `tail` listens anyway."""
     from headgate.errors import HeadgateError, NamespaceNotServed
 
     try:
@@ -148,7 +148,7 @@ def _warn_if_unknown(url: str, namespace: str) -> None:
 
 
 class _Past:
-    """The logged events before the live ones; recognises a live event that was among them."""
+    """The logged events before the live ones. Recognizes a live event among them."""
 
     def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
         from headgate.redis.log import EventLog
@@ -213,10 +213,9 @@ _WORDS = {
     "written": "written to at once",
     "queued": "that had it in their queues",
     "kept": "that keep it as the newest of its topic",
-    "discarded": "whose full queue left it out, and that were told",
+    "discarded": "with a full queue missed it, and were notified",
     "conflated": "that got a newer one of its topic instead",
-    "left_to_log": "that were behind, and read it from the log",
-    "gone": "whose connection was gone",
+    "left_to_log": "that lagged, and read it from the log",
 }
 
 _PHRASES = {

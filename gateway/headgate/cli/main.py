@@ -1,4 +1,4 @@
-"""The command line: `headgate` and its commands, which _SECTIONS lists.
+"""The command line `headgate` with its commands, which _SECTIONS lists.
 
 In: arguments, with defaults from the environment (HEADGATE_…). Out: results on standard output, one clear line on standard error
 for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 3 when the work was done but standard output did not accept the

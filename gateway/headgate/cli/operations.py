@@ -1,4 +1,4 @@
-"""`headgate pause`, `resume` and `rebalance`, `clients`, `disconnect` and `presence`, over all gateways. Imports click only.
+"""`headgate pause`, `resume`, `rebalance`, `clients`, `disconnect` and `presence`, for all gateways. Imports only click.
 
 The first two stop connects, publishes or a namespace. The third evens out the clients of all gateway processes of a Redis. The
 others list clients and members of topics, and disconnect clients.
@@ -74,7 +74,7 @@ def resume(what: str, name: str | None, redis_url: str | None) -> None:
 
 
 def _warn_if_unserved(client: Client, name: str) -> None:
-    """Warn if no gateway serves a namespace: its name may be misspelt, and the intended one not paused."""
+    """Warn if no gateway serves a namespace, because its name may be misspelt, and the intended one not paused."""
     from headgate.redis.registry import has_been_served
 
     is_served, known = has_been_served(client, name)
@@ -139,7 +139,7 @@ def _line(serves: str, sessions: Sequence[int], per_s: float | None) -> str:
     return f"{line}: up to {excess} will move, in about {math.ceil(excess / (per_s * takers))} s"
 
 
-# Of a page, for people.
+# Patterns of a client to print for a person.
 _SHOWN_PATTERNS = 3
 
 
@@ -192,7 +192,7 @@ def clients(user: str | None, namespace: str | None, sort: str, limit: int, sess
 def disconnect(session: str | None, user: str | None, reason: str, redis_url: str | None) -> None:
     """Disconnect one client, or every client of a user, on any gateway.
 
-    They may reconnect; `headgate revoke` keeps them out. Exit code 1 if a gateway did not answer in time.
+    They may reconnect, unless `headgate revoke` keeps them out. Exit code 1 if a gateway did not answer in time.
     """
     from headgate.services.clients import Clients
 

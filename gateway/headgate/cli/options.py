@@ -1,4 +1,4 @@
-"""Options of several commands, and their types of values. Imports click only, which keeps `--help` fast."""
+"""Options of several commands, and their types of values. Imports only click, which keeps `--help` fast."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def effective_settings(
     """Return the settings of a gateway started here, as `headgate serve` reads them.
 
     Later ones win: the defaults, an application's configuration (`app.config`), the configuration file, the environment, the
-    options of the command line. Raises SettingsError: with every fault.
+    options of the command line. Raises SettingsError with every fault.
     """
     from headgate.consumers.process.config import find_file, read_settings
     from headgate.settings.settings import Settings, environment
@@ -80,7 +80,7 @@ def open_redis(redis_url: str | None, settings: Settings | None = None) -> Clien
 
 
 def need_namespace(redis_url: str | None, namespace: str) -> Client:
-    """Return a client as `open_redis`; raise where a command would otherwise report the namespace as empty.
+    """Return a client as `open_redis`. Raises if a command would otherwise report an unknown namespace as empty.
 
     Raises:
         UnknownNamespace, NamespaceNotServed: the name is invalid, or not known there.
@@ -96,7 +96,7 @@ def need_namespace(redis_url: str | None, namespace: str) -> Client:
 
 
 def operator_name() -> str:
-    """Return who runs this command, for the audit log."""
+    """Return the user of this command, for the audit log."""
     return f"uid {os.getuid()} on the command line"
 
 
@@ -142,9 +142,9 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
 
 
 def worker_count(given: str | None) -> int:
-    """Return the number of workers: as given, else from HEADGATE_WORKERS.
+    """Return the number of workers, as given or else from HEADGATE_WORKERS.
 
-    Raises SettingsError: the value is no number of workers.
+    Raises SettingsError for an invalid value.
     """
     from headgate.settings.settings import Settings, environment
 
@@ -158,7 +158,7 @@ def processors() -> int:
 
 
 class SecondsRange(click.FloatRange):
-    """Seconds in a range. NaN is in none, although no comparison excludes it."""
+    """Seconds in a range, without NaN, which no comparison excludes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds_ = float(super().convert(value, param, ctx))
@@ -169,7 +169,7 @@ def seconds(text: str, option: str | None = None, least_s: int = 0, most_s: int 
     """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d.
 
     Raises:
-        click.BadParameter: it is none, or outside the range of this option.
+        click.BadParameter: it is invalid, or outside the range of this option.
     """
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     if match is None:

@@ -1,4 +1,4 @@
-"""Output: one clear line on standard error per fault, lines safe for a terminal, colour only there, JSON for programs.
+"""Prints one clear line on standard error per fault, safe lines and colours for a terminal, and JSON for programs.
 
 All commands print through this module. Exit codes: 1 for a fault, and DONE_UNTOLD if a command has done its work but standard
 output did not accept the result. Standard error then has it.
@@ -27,7 +27,7 @@ DONE_UNTOLD = 3
 _LAST_TIME_S = 253402214400
 # Commands that need only the extra `consumers`.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
-# From a file, or a terminal, that takes nothing more.
+# The errors of a full file or terminal.
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 _COLOURS = {"ok": "green", "unknown": "blue", "warning": "yellow", "fault": "red"}
 
@@ -45,11 +45,10 @@ class OutputRefused(Exception):
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the errors that Headgate raises on purpose into one line, a second line with a usual remedy if there is one, and
-    exit code 1.
+    """Turn errors of Headgate's tree into one line, a second line with the usual remedy if any, and exit code 1.
 
-    Other errors are bugs and keep their traceback. A missing package is one line too, if one of our extras has it. With
-    `--json` an error is one JSON object (`fail`); the command asks `wants_json`, and does not get the option.
+    Other errors are bugs and keep their traceback. A missing package of one of our extras is also one line. With `--json` an
+    error is one JSON object (`fail`). The command calls `wants_json`, and does not get the option.
     """
 
     @functools.wraps(command)
@@ -81,7 +80,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
 def echo(*pieces: str | bytes, err: bool = False) -> None:
     """Print one line of pieces, each made safe unless Trusted.
 
-    Raises OutputRefused: standard output does not accept it, now or later. Text that standard error does not accept is lost.
+    Raises OutputRefused if standard output does not accept it, now or later. Text that standard error does not accept is lost.
     """
     line = b"".join(piece if isinstance(piece, Trusted) else for_terminal(piece) for piece in pieces)
     _write(line + b"\n", err=err)
@@ -108,7 +107,7 @@ def print_title(text: str) -> None:
 
 
 def print_result(result: CheckResult) -> None:
-    """Print one finding for a person: its verdict, the observation, and the remedy on its own line."""
+    """Print one result for a person, with its verdict, the observation, and the remedy on a separate line."""
     word = paint(f"{result.verdict:8}", _COLOURS[result.verdict])
     echo("  ", word, f" {result.name}: {result.text}")
     if result.fix:
@@ -123,13 +122,13 @@ def print_json(value: Any) -> None:
 
 
 def wants_json() -> bool:
-    """Return whether the command that runs has the option `--json`."""
+    """Return whether the current command has the option `--json`."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.params.get("as_json"))
 
 
 def print_one(line: str | bytes, value: Any) -> None:
-    """Print what a command has read: a line for a person, or the value for a program."""
+    """Print the result of a read, as a line for a person or the value for a program."""
     if wants_json():
         print_json(value)
     else:
@@ -156,7 +155,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def print_done(text: str, *values: Any) -> None:
-    """Print the result of a command: lines for a person, or each value for a program.
+    """Print the result of a command, as lines for a person or each value for a program.
 
     The work is done even if standard output does not accept the line. It then goes to standard error, with the exit code
     DONE_UNTOLD, so that the caller does not repeat the work for lack of an answer.
@@ -191,7 +190,7 @@ def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
 
 
 def fail_for_full(error: OSError) -> NoReturn:
-    """End the command as `fail` if standard output is full, which help texts and `print` report so; raise other errors again."""
+    """End the command as `fail` if `error` means that standard output is full; otherwise raise it again."""
     if error.errno not in _FULL or error.filename is not None:
         raise error
     drop_rest(sys.stdout)
@@ -236,16 +235,16 @@ def _fail_for(error: OutputRefused) -> NoReturn:
 
 
 class Commands(click.Group):
-    """A group. `sections` are the titles of its help with their commands; without them there is one section."""
+    """A group. `sections` are the titles of its help with their commands. Without them there is one section."""
 
     def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[str]] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sections = sections
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run the command line. A standard output that takes nothing is one line on standard error, for help texts too.
+        """Run the command line. Reports a refusing standard output in one line on standard error, also for help texts.
 
-        Wrong usage keeps its exit code if standard error takes nothing, for which click would exit with 1.
+        Wrong usage keeps its exit code even if standard error refuses text. click would exit with 1.
         """
         try:
             code = super().main(*arguments, **options | {"standalone_mode": False})

@@ -1,4 +1,4 @@
-"""The receipts of a file published by `headgate publish --file`: which of its lines are in which log.
+"""The receipts of a file published by `headgate publish --file` record which of its lines are in which log.
 
 In: each batch before it is sent, and its receipts after. Out: the lines in a log, and the unanswered batches. One JSON object
 per line, only ever appended, so a run killed at any moment leaves everything needed to continue. A batch is on disk before it
@@ -30,7 +30,7 @@ MAX_LINES = 2**30
 
 
 class ReceiptsFault(Exception):
-    """The file of receipts cannot be used, or belongs to another file; the text gives the reason."""
+    """The file of receipts cannot be used or belongs to another file. The text gives the reason."""
 
 
 _Line = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)]
@@ -39,14 +39,14 @@ _Run = tuple[_Line, _Line, str, int]
 
 
 class _Begun(msgspec.Struct, tag="begun", tag_field="step"):
-    """`run` is a part of each id of this run; empty if lines keep their ids. `file` is a part of each id that a line lacks."""
+    """`run` is a part of each id of this run, or empty if lines keep their ids. `file` is a part of each missing id."""
 
     run: str
     file: str = ""
 
 
 class Batch(msgspec.Struct, tag="sending", tag_field="step"):
-    """Lines `first` to `last` are sent to a log at position `before`; `sha256` covers all lines up to `last`."""
+    """Lines `first` to `last` are sent to a log at position `before`. `sha256` covers all lines up to `last`."""
 
     number: int
     first: _Line
@@ -56,7 +56,7 @@ class Batch(msgspec.Struct, tag="sending", tag_field="step"):
 
 
 class _Sent(msgspec.Struct, tag="sent", tag_field="step"):
-    """The events of a batch in the log; its other lines were refused."""
+    """The events of a batch in the log. Its other lines were refused."""
 
     number: int
     runs: list[_Run]
@@ -87,11 +87,11 @@ class Digest:
 class Receipts:
     """See the module. Locked while it is open.
 
-    Raises ReceiptsFault: the file cannot be opened or locked, or is of another kind.
+    Raises ReceiptsFault if the file cannot be opened or locked, or is of another kind.
 
     Args:
-        path: of the file, which is created if missing.
-        new_ids: begin a run with new ids, or continue one that has not reached the end.
+        path: of the file, created if missing.
+        new_ids: whether to begin a run with new ids, or continue an unfinished one.
     """
 
     def __init__(self, path: str, *, new_ids: bool = False) -> None:
@@ -132,7 +132,7 @@ class Receipts:
         return {epoch for _, _, epoch, _ in self._runs} | {each.before.epoch for each in self._unsettled.values()}
 
     def published(self, line: Lineage, newest: int) -> tuple[bytearray, int]:
-        """Return a 1 at the number of each line that a log has had and not lost, and the number of lines with other receipts.
+        """Return a 1 at the number of each line that a log still has, and the number of lines with other receipts.
 
         Args:
             line: the lineage of the log.
@@ -147,14 +147,14 @@ class Receipts:
         return has, sent.count(1) - has.count(1)
 
     def unsettled(self, line: Lineage, newest: int) -> list[Batch]:
-        """Return the unanswered batches sent to a log (`line`, `newest`: as in `published`)."""
+        """Return the unanswered batches sent to a log. `line` and `newest` are as in `published`."""
         return [
             each for each in self._unsettled.values()
             if each.before.epoch == "" or line.end_of(each.before.epoch, newest) is not None
         ]  # fmt: skip
 
     def send(self, first: int, last: int, sha256: str, before: Standing) -> Batch:
-        """Record on disk that a batch is about to be sent, and return it. Raises ReceiptsFault; then do not send it."""
+        """Record on disk that a batch is about to be sent, and return it. After ReceiptsFault, do not send it."""
         batch = Batch(self._batches, first, last, sha256, before)
         self._append(batch)
         try:

@@ -1,4 +1,4 @@
-"""`headgate schemas` keeps the registry of schemas in Redis; `headgate types` writes their TypeScript. Imports click only."""
+"""`headgate schemas` keeps the registry of schemas in Redis. `headgate types` writes their TypeScript. Imports only click."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:
 
 
 def _folder_of(given: str | None) -> str:
-    """Return the folder of schemas: the given one, else that of HEADGATE_SCHEMAS, else `schemas`."""
+    """Return the folder of schemas, which is the given one, else HEADGATE_SCHEMAS, else `schemas`."""
     from headgate.settings.settings import REGISTRY, Settings
 
     set_ = None if given else Settings.from_environment("HEADGATE_SCHEMAS").schemas

@@ -1,4 +1,4 @@
-"""`headgate serve`: a Flask application with the gateway inside, on gevent's WSGI server, with a given or private Redis.
+"""`headgate serve` runs a Flask application with the gateway inside, with a given or private Redis.
 
 In: settings as a mapping (from the command line), and the name of the application. Out: an exit code, and on standard output
 one line per completed step, the last one `headgate: ready at <URL> …`. The caller has already patched the standard library.
@@ -51,8 +51,8 @@ def run(
 
     Args:
         overrides: `HEADGATE_*` names and values that win over the environment.
-        target: `module:application` or `module:factory`; None serves the ready-made application.
-        config: the configuration file; None: HEADGATE_CONFIG, else headgate.toml if present.
+        target: `module:application` or `module:factory`; None for the default application.
+        config: the configuration file; None for HEADGATE_CONFIG, else headgate.toml if present.
         with_consumers: also run the consumers of that file, in a separate process.
 
     Returns:

@@ -1,1 +1,1 @@
-"""The Flask face: the extension, and the browser client's files."""
+"""The Flask extension, and the files of the browser client."""

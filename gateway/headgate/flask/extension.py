@@ -1,4 +1,4 @@
-"""`Headgate(app)`: the gateway inside a Flask application, and publishing in every process that imports the application.
+"""`Headgate(app)` adds the gateway to a Flask application, and publishing to every process that imports it.
 
     app = Flask(__name__)
     gate = Headgate(app, authenticator=who)
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from headgate.transport.http_routes import Route, RoutedRequest, Routes
 
 SOCKET_PATH = "/socket.io/"
-# Some clients leave the slash out.
+# Some clients omit the slash.
 SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
 STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
 # A request of a client without a stream, which has nowhere to move (node/requests/streams.py).
 REQUEST_PATHS = (SOCKET_PATH + "request", "/api/v1/request")
-# Needed by Flask for a request, and absent from the handshake that a gateway keeps of a connection.
+# Flask needs these for a request. They are missing in the handshake that a gateway keeps of a connection.
 _BARE_REQUEST = {"REQUEST_METHOD": "GET", "wsgi.url_scheme": "http"}
 AnswererT = TypeVar("AnswererT", bound=Answerer)
 
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 def _of(find: Callable[[Headgate], T], method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Headgate, P], R]:
-    """Return a method of what `find` returns as one of the extension. It works in every process that imports the application."""
+    """Return a method of the extension that calls a method of the result of `find`. It works in every importing process."""
 
     @wraps(method)
     def call(self: Headgate, /, *args: P.args, **options: P.kwargs) -> R:
@@ -82,8 +82,8 @@ class Headgate:
         app: the application, or None and `init_app` later.
         authenticator: maps a handshake to an identity, or to None to refuse it. Without one, tokens decide (tokens.py:
             `HEADGATE_TOKEN_SECRET` or `HEADGATE_TOKEN_KEYS`), and `HEADGATE_ANONYMOUS_SUBSCRIBE` and `HEADGATE_DEV`.
-        settings: complete settings. Without them `app.config`, as it is at `init_app`, and the environment are read; the
-            environment wins.
+        settings: complete settings. Without them `app.config`, as of `init_app`, and the environment are read. The environment
+            wins.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class Headgate:
     __reduce__ = stays_in_its_process
 
     def init_app(self, app: Flask) -> None:
-        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`, the client for a script tag.
+        """Attach the gateway to an application, with `app.extensions["headgate"]` and the client for a script tag.
 
-        Called again, as when tests call an application factory, it follows the newest application. What it had for one with other
-        settings is closed.
+        Called again, as when tests call an application factory, it follows the newest application, and closes everything for an
+        application with other settings.
 
         Raises:
             SettingsError: with every fault of the configuration.
@@ -132,9 +132,9 @@ class Headgate:
         app.extensions["headgate"] = self
         self._app = app
         if is_patched():
-            _ = self.gateway  # made now, so that a fault appears at the start and not at the first request
-            # Flask never sees a request for a socket, so nothing of the application can be in front.
-            from headgate.transport.http_routes import NeverWaits  # only here: the package needs gevent
+            _ = self.gateway  # created now, so that a fault appears at the start and not at the first request
+            # Flask never sees a request for a socket, so no code of the application can come first.
+            from headgate.transport.http_routes import NeverWaits  # imported here, because the package needs gevent
 
             for path in (SOCKET_PATH, SOCKET_PATH_WITHOUT_SLASH):
                 self.add_route("GET", path, NeverWaits(self._handshake), lambda app: True)
@@ -153,7 +153,7 @@ class Headgate:
             if not is_patched():
                 raise RuntimeError(NOT_PATCHED)
             with needing("server", "serving browsers"):
-                from headgate.node.gateway import Gateway  # only here: it brings gevent
+                from headgate.node.gateway import Gateway  # imported here, because it imports gevent
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)
@@ -163,7 +163,7 @@ class Headgate:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force: from the configuration of this application and the environment, or the last reload.
+        """The settings in force, from the configuration of this application and the environment, or from the last reload.
 
         Raises:
             RuntimeError: `init_app` was not called.
@@ -187,7 +187,7 @@ class Headgate:
             self._gateway.access.logins.console = admit
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
-        """Set the authenticator; a decorator. It runs in a request context of the handshake's request, of which nothing is saved.
+        """Set the authenticator; a decorator. It runs in a request context of the handshake's request, which is not saved.
 
         So it may read `request`, `session` and, with Flask-Login, `current_user`.
         """
@@ -213,13 +213,13 @@ class Headgate:
         """Let a function answer the page's `request(gate, name, data)`; a decorator.
 
         It gets a `PageRequest` and returns JSON data, as `publish` takes it, of at most HEADGATE_MAX_PAYLOAD_BYTES. A
-        `HeadgateError` that it raises, such as `RequestRefused` or `Forbidden`, refuses the request with its code. For any other
-        exception the page gets `request_failed` and nothing more. The function runs in its own greenlet and application
-        context, and may wait. `GreenletExit` is raised where it waits after HEADGATE_REQUEST_TIMEOUT_S, and when the page
-        cancels. The name has the grammar of a topic, and a page needs a publish grant for it.
+        `HeadgateError` that it raises, such as `RequestRefused` or `Forbidden`, refuses the request with its code. For any
+        other exception the page gets only `request_failed`. The function runs in its own greenlet and application context, and
+        may wait. After HEADGATE_REQUEST_TIMEOUT_S, and when the page cancels, `GreenletExit` is raised in its wait. The name
+        has the grammar of a topic, and a page needs a publish grant for it.
 
         Raises:
-            InvalidTopic: of the name.
+            InvalidTopic: the name is invalid.
             ValueError: another function answers it. The same one may be defined again, as by an application factory.
         """
         check_topic(name)
@@ -235,9 +235,9 @@ class Headgate:
         return register
 
     def _in_context(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return the function in a context of the application, which gives back a database's session after it.
+        """Return the function in a context of the application, which returns a database's session afterwards.
 
-        The context of a function of a handshake is that of its request.
+        For a function of a handshake it is the context of the handshake's request.
         """
 
         @wraps(function)
@@ -308,14 +308,14 @@ class Headgate:
         """Publish events (topic, data, id) independently; return a receipt or an error for each. May switch greenlets.
 
         In a gateway they go to Redis together with the events of other callers at that moment (node/requests/publish_queue.py).
-        `by`, `traceparent` and `id_for_s`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events is
-        invalid. A refusal by Redis itself comes too late for that.
+        `by`, `traceparent` and `id_for_s` are as of `Publisher.publish`. With `all_or_none`, nothing is published if any event
+        is invalid. A refusal by Redis itself comes too late for that.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
             LimitReached: the queue is full; nothing was published.
             Paused: an operator has paused it; nothing was published.
-            NonePublished: `all_or_none`, and an event is invalid.
+            NonePublished: with `all_or_none`, an event is invalid.
         """
         check_flag(all_or_none, "all_or_none")
         served = self._attached().served(namespace)
@@ -384,7 +384,7 @@ class Headgate:
     def events(
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
     ) -> tuple[str, list[Event], int | None]:
-        """Read a page of the log: its epoch, matching events from offset `first` on, the offset to go on from or None.
+        """Return the log's epoch, a page of matching events from offset `first`, and the offset to continue from or None.
 
         Skips offsets below the oldest one of the log. May switch greenlets.
 
@@ -400,20 +400,20 @@ class Headgate:
     def current_inbox(
         self, read: Callable[[], InboxPage], had: tuple[str, int] | None = None, namespace: str | None = None
     ) -> InboxPage:
-        """Return a page of an inbox that is not older than what this gateway, and its reader (epoch, offset), have had.
+        """Return a page of an inbox, not older than the events of this gateway and of its reader (epoch, offset).
 
-        May switch greenlets. Raises as `Namespace.current_inbox`; UnknownNamespace; RuntimeError: as `gateway`.
+        May switch greenlets. Raises as `Namespace.current_inbox`, UnknownNamespace, and RuntimeError as `gateway`.
         """
         return self.gateway.namespaces[self._attached().served(namespace)].current_inbox(read, had)
 
     def ready(self) -> Health:
-        """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready in a process without browsers."""
+        """Return `{ready, bus, namespaces}`, whether events flow. Never waits. Not ready in a process without browsers."""
         if self._gateway is None and not is_patched():
             return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
         return self.gateway.ready()
 
     def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
-        """Answer requests below WSGI. `untouched` says later whether the application has nothing of its own in front of them."""
+        """Answer requests below WSGI. `untouched` returns later whether no code of the application must see them first."""
         self._routes[method, path] = (route, untouched)
 
     def share_rates(self, *rates: SharedRates) -> None:
@@ -492,7 +492,7 @@ class Headgate:
         return None if gateway.draining else gateway.handshake(request)
 
     def _refuse(self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Refuse a browser in a process that serves none. Only the first is logged, because browsers retry again and again."""
+        """Refuse a browser in a process that serves none. Logs only the first, because browsers keep retrying."""
         message = f"{instead(environ)}. Publishing works here as it is."
         if not self._has_logged_refusal:
             self._has_logged_refusal = True
@@ -509,7 +509,7 @@ class Headgate:
 
 
 def _function(value: T, name: str, *arguments: str) -> T:
-    """Return a function of the application. Raises TypeError: it is none, is a coroutine, or does not take these arguments."""
+    """Check a function of the application. Raises TypeError for a coroutine, other arguments, or anything else."""
     expected = f"{name}: expected a function of ({', '.join(arguments)})"
     if not callable(value):
         raise TypeError(f"{expected}, got {type(value).__name__}")

@@ -1,8 +1,8 @@
-"""The browser client for a script tag, served by the application itself: `GET /headgate/headgate.js`.
+"""Serves the browser client for a script tag from the application, as `GET /headgate/headgate.js`.
 
-In: the built files in static/, each with a .gz of it. Out: a route of a Flask application, in every process that imports it.
+In: the built files in static/, each with its .gz. Out: a route of a Flask application, in every process that imports it.
 `url_for("headgate_files", name="headgate.js")` adds `?v=<hash>`. Browsers cache that address for a year, because its file never
-changes. Without it they ask each time, and get 304. No request compresses anything.
+changes. Without it they ask each time, and get 304. Files are compressed at build time.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def _serve(name: str, **_place: str) -> Response:
         built = "" if MAIN in _files() else " (the browser client is not built: run `make build` in the checkout)"
         abort(404, f"Headgate has no file {name[:80]!r}{built}")
     response = serve_page_file(file)
-    # For pages of other origins: the script loads its other parts as modules, and such a page may want COEP.
+    # For pages of other origins, because the script loads its other parts as modules, and such a page may use COEP.
     response.headers["Access-Control-Allow-Origin"] = "*"
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return response
 
 
 def serve_page_file(file: PageFile) -> Response:
-    """Return the answer to a request for a file, compressed if the browser takes that, cached for a year if versioned."""
+    """Return the answer to a request for a file, compressed if the browser accepts it, cached for a year if versioned."""
     is_gzipped = request.accept_encodings.quality("gzip") > 0
     response = Response(file.gzipped if is_gzipped else file.plain, content_type=file.kind)
     if is_gzipped:
@@ -94,6 +94,6 @@ def _files() -> dict[str, PageFile]:
 
 
 def read_page_file(folder: Traversable, name: str, kind: str) -> PageFile:
-    """Return a file of a folder with the .gz that the build has made of it."""
+    """Return a file of a folder with its .gz from the build."""
     plain = folder.joinpath(name).read_bytes()
     return PageFile(plain, folder.joinpath(f"{name}.gz").read_bytes(), hashlib.sha256(plain).hexdigest()[:16], kind)

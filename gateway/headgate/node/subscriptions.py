@@ -1,7 +1,7 @@
-"""The subscriptions of one namespace's clients: admitted, acquired from the bus, active, ended.
+"""Admits the subscriptions of one namespace's clients, acquires their patterns from the bus, and activates and ends them.
 
-In: requests of clients. Out: patterns in the matcher, with the interest of the bus that they need; clients that read a past from
-the log (`Client.ask_past`).
+In: requests of clients. Out: patterns in the matcher, with their interest at the bus; clients that read a past from the log
+(`Client.ask_past`).
 
 Work on subscriptions takes a share of the loop, and lets the loop run between two of them, because 128 contrived ones
 take 60 ms.
@@ -34,15 +34,15 @@ SHARE_S = 0.001
 # Patterns without a wildcard between two checks of the time. Admitting one takes some 3 µs.
 EXACT_AT_ONCE = 8
 
-# Subscriptions that are not active yet, each with its place in the request; the offsets after which their pasts begin, by that
-# place; the patterns that the bus keeps for them until a client does.
+# Subscriptions before activation, each with its index in the request; the offsets after which their pasts begin, by that index;
+# the patterns that the bus keeps for them until a client does.
 _Pending: TypeAlias = deque[tuple[int, Subscription]]
 _Starts: TypeAlias = Mapping[int, int]
 _Needed: TypeAlias = dict[str, None]
 
 
 class Subscriptions:
-    """See the module. `clients` are the joined clients by session. `settings` may be replaced; what is above a limit stays."""
+    """See the module. `clients` are the joined clients by session. `settings` may be replaced. Existing subscriptions stay."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Subscriptions:
         self._clients, self._matcher, self._line = clients, matcher, line
         self._bus, self._feed, self._search, self._share = line.bus, line.feed, line.search, line.search.share
         self._authorizing, self.settings = authorizing, settings
-        self._admitted: dict[Client, Identity] = {}  # of each subscribing client, its identity at the request
+        self._admitted: dict[Client, Identity] = {}  # the identity of each subscribing client at its request
 
     @property
     def count(self) -> int:
@@ -70,7 +70,7 @@ class Subscriptions:
         Redis has confirmed each pattern new here.
 
         One request to Redis covers all of them, and one reading of the log serves every `since`. Limits are checked before
-        grants, so a forbidden pattern counts against them as well. Raises Unauthorized: the client left during the call.
+        grants, so a forbidden pattern counts against them as well. Raises Unauthorized if the client left during the call.
         """
         identity = self._admitted[client] = client.identity
         try:
@@ -85,9 +85,9 @@ class Subscriptions:
         return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
 
     def _add(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
-        """Make the subscriptions among the outcomes active. Errors replace those that cannot be."""
+        """Activate the subscriptions among the outcomes. Replaces those that fail by errors."""
         pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
-        # We need each pattern that has no client until it is active. Its first client then keeps it.
+        # The bus keeps each pattern without a client for us until it is active. Its first client then keeps it.
         needed: _Needed = {}
         try:
             while pending:
@@ -125,7 +125,7 @@ class Subscriptions:
 
     def forget(self, client: Client) -> None:
         """End all subscriptions of a client after it left. Lets the loop run."""
-        # Until then the matcher still returns the client for events, and it takes none.
+        # Until then the matcher still returns the client for events, but it takes none.
         with self._share:
             for pattern in tuple(client.subscriptions):
                 self._remove(pattern, client)
@@ -133,7 +133,7 @@ class Subscriptions:
         client.subscriptions.clear()
 
     def check_in(self, client: Client) -> None:
-        """Refuse a client that was disconnected or left while Redis was asked. Raises Unauthorized: `left`."""
+        """Refuse a client that was disconnected or left during a wait. Raises Unauthorized: `left`."""
         if self._clients.get(client.session) is not client:
             raise Unauthorized(UnauthorizedReason.LEFT)
 
@@ -184,7 +184,7 @@ class Subscriptions:
         self.check_in(client)
 
     def _apply_new_grants(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
-        """Apply grants that changed while the client subscribed: refuse and end forbidden patterns. May wait.
+        """Apply grants that changed while the client subscribed, refusing and ending forbidden patterns. May wait.
 
         A newly allowed pattern becomes active, if it was forbidden at activation or ended since. Raises Unauthorized: the
         client left during the call.
@@ -216,7 +216,7 @@ class Subscriptions:
         return read_subscription(request)
 
     def _kept(self) -> Callable[[str], object]:
-        """Return a test whether a client here keeps a pattern and its events come, valid until the loop runs."""
+        """Return a function that returns whether a client here keeps an active pattern. Valid until the loop runs."""
         has_client, is_active = self._matcher.subscribed, self._bus.active
         if self._bus.all_active:
             return has_client
@@ -247,14 +247,13 @@ class Subscriptions:
     def _find_starts(
         self, client: Client, pending: Iterable[tuple[int, Subscription]]
     ) -> tuple[str | None, dict[int, int], dict[int, HeadgateError]]:
-        """Return the epoch of the log, and the offset after which the past of each subscription with a `since` begins, or its
-        error.
+        """Return the epoch of the log, and for each subscription with a `since` the offset before its past, or its error.
 
         Waits for Redis, and lets the loop run.
         """
         asked = {index: (wanted.pattern, wanted.since) for index, wanted in pending if wanted.since is not None}
         if not asked:
-            self._feed.position()  # also stores it. The client hears of all that comes after
+            self._feed.position()  # also stores it, so that the client is notified of everything after it
             return self._bus.epoch, {}, {}
         try:
             while True:
@@ -309,7 +308,7 @@ class Subscriptions:
     def _activate_next(
         self, client: Client, pending: _Pending, starts: _Starts, needed: _Needed, is_over: Callable[[], object]
     ) -> bool:
-        """Make subscriptions active until `is_over`, which is called between two. False: the next one is no longer secured.
+        """Activate subscriptions until `is_over`, which is called between two. Returns False if the next is not secured.
 
         `is_over` says whether the loop has run or must run.
         """
@@ -327,7 +326,7 @@ class Subscriptions:
     def _activate_after_pass(
         self, client: Client, pending: _Pending, epoch: str | None, starts: _Starts, needed: _Needed
     ) -> None:
-        """Wait for the end of the pass under way, and make subscriptions active there, for one slice of time."""
+        """Wait for the end of the current pass, and activate subscriptions there, for one slice of time."""
         done = Signal()
 
         def activate() -> None:
@@ -341,9 +340,9 @@ class Subscriptions:
             done.wait()
 
     def _activate(self, client: Client, wanted: Subscription, start: int | None, needed: _Needed) -> None:
-        """Give a client the events of its subscription, live, and if there is an offset, from there on out of the log.
+        """Give a client the live events of its subscription and, with an offset, those after it from the log.
 
-        Both happen in one step. A live event between the two would come out of the log again.
+        Both happen in one step. A live event between the two would come from the log again.
         """
         pattern = wanted.pattern
         if client.identity is not self._admitted.get(client) and not client.identity.may_subscribe(pattern):

@@ -29,12 +29,12 @@ Signal = Event
 # The type of a lock, as the type checker sees it.
 LockLike = threading.Lock
 
-# A watcher's priority. Among the ready ones, higher priorities run first, and sockets have none.
+# A watcher's priority. Among ready watchers, higher priorities run first. Sockets have priority 0.
 _BEHIND_SOCKETS = -1
 
 
 class Watcher(Protocol):
-    """An I/O or timer watcher. Its callback runs in the hub and must not switch greenlets. `close` stops it too."""
+    """An I/O or timer watcher. Its callback runs in the hub and must not switch greenlets. `close` also stops it."""
 
     def start(self, callback: Callable[..., Any], *args: Any) -> None: ...
     def stop(self) -> None: ...
@@ -51,7 +51,7 @@ class Greenlet(Protocol):
         """Stop it where it waits, or before it begins. With `block`, wait until it has ended."""
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
-        """Call `callback` in the hub when it has ended, however it does."""
+        """Call `callback` in the hub when it has ended in any way."""
 
 
 def Lock() -> LockLike:
@@ -68,10 +68,10 @@ T = TypeVar("T")
 
 
 def call_application(function: Callable[..., T], *args: Any) -> T:
-    """Call a function of the application and return its result. Whatever else it raises becomes a RuntimeError.
+    """Call a function of the application and return its result. Turns other exceptions than Exception into RuntimeError.
 
-    gevent's Timeout, asyncio's CancelledError and SystemExit are not an Exception.
-    They would end the greenlet of a client, or the process.
+    gevent's Timeout, asyncio's CancelledError and SystemExit are not an Exception. They would end the greenlet of a client, or
+    the process.
     """
     try:
         return function(*args)
@@ -82,7 +82,7 @@ def call_application(function: Callable[..., T], *args: Any) -> T:
 
 
 class Share:
-    """A share of the loop for one kind of work: one greenlet at a time, one slice each, in order of arrival.
+    """A share of the loop for one kind of work, for one greenlet at a time, one slice each, in order of arrival.
 
     A context manager for work that may be long. The block calls `pause` where other greenlets may run, and waits only in
     `outside`. Any number of greenlets may use it, and all others run after each slice.
@@ -115,10 +115,10 @@ class Share:
         """
         is_over = self._used_s + monotonic() - self._since_s >= self._slice_s
         if is_over:
-            one_round()  # while holding the turn: otherwise each waiting greenlet would have its turn in the same round
+            one_round()  # while holding the turn; otherwise all waiting greenlets would have one in this round
             self._turn.release()
             if self._waiting:
-                sleep()  # after releasing the turn, or the others would never get it
+                sleep()  # after releasing the turn; otherwise the others would never get it
             self._acquire()
             self._used_s, self._since_s = 0.0, monotonic()
         return is_over
@@ -291,10 +291,9 @@ def wait_until_writable(descriptor: int, timeout_s: float) -> bool:
 def unwatch(descriptor: int, within_s: float) -> None:
     """Stop the kernel's watch of a connection for this process, before another process takes it. Switches greenlets.
 
-    The kernel ends a watch when the last process closes the socket, and libev removes from its epoll set only what it will not be
-    asked for again. It removes the socket when an event comes that nothing waits for, so this function causes one: a writable
-    socket reports itself. Otherwise the socket's next byte would wake this process for a closed descriptor, and libev would
-    rebuild its set: 4.3 ms of CPU with 2,000 idle clients, and no other harm.
+    The kernel ends a watch when the last process closes the socket. libev removes a socket from its epoll set only at an event
+    without a watcher, so this function causes one by watching a writable socket. Otherwise the socket's next byte would wake
+    this process for a closed descriptor, and libev would rebuild its set, which costs 4.3 ms of CPU with 2,000 idle clients.
 
     Call it after all watchers of the descriptor have stopped, and before closing it.
     """
@@ -308,11 +307,11 @@ def sleep(seconds: float = 0) -> None:
 
 
 def one_round() -> None:
-    """Wait while the loop checks its sockets and timers once: a turn for all others between two slices of long work.
+    """Wait while the loop checks its sockets and timers once, as a turn for all others between two slices of long work.
 
-    `sleep(0)` is no such turn: the loop runs ready greenlets as long as there are any, and checks the clock after every fifty.
-    The shortest sleep is none either: the loop then waits for a tenth of a millisecond, even without work. It does not wait for
-    a timer that is due.
+    `sleep(0)` is not such a turn, because the loop runs ready greenlets as long as there are any, and checks the clock after
+    every fifty. Nor is the shortest sleep, because the loop then waits for a tenth of a millisecond, even without work. It does
+    not wait for a due timer.
     """
     hub = gevent.get_hub()
     timer = hub.loop.timer(0, priority=_BEHIND_SOCKETS)
@@ -327,7 +326,7 @@ class Turns:
     """Turns for all others between slices of long work in one greenlet, for at most half of the time.
 
     The loop checks its sockets after each slice, unless the others took longer last time than the work has taken since. Time is
-    CPU time: while another program has the processor, no greenlet here has had a turn.
+    CPU time, because no greenlet here has a turn while another program has the processor.
     """
 
     __slots__ = ("_until_s",)

@@ -1,4 +1,4 @@
-"""A state machine: one table of (state, step) → state, and one error for a step outside the table. No I/O.
+"""A state machine has one table of (state, step) → state, and one error for a step outside the table. No I/O.
 
 The owner stores the state, such as in a slot of a session or client; the machine computes the next one. Two states with a single
 transition need only a boolean.
@@ -15,7 +15,7 @@ Step = TypeVar("Step")
 
 
 class IllegalStep(RuntimeError):
-    """A step is not allowed in this state, which is a bug of ours. Attributes: `name`, `state`, `step`."""
+    """A step is not allowed in this state, which is a bug. Attributes: `name`, `state`, `step`."""
 
     def __init__(self, name: str, state: object, step: object) -> None:
         super().__init__(f"{name}: {_name(state)} allows no step {_name(step)}")
@@ -23,7 +23,9 @@ class IllegalStep(RuntimeError):
 
 
 class Machine(dict[tuple[State, Step], State]):
-    """See the module. `machine[state, step]` is the state after a step, at the cost of a lookup, as each request takes several.
+    """See the module. `machine[state, step]` is the state after a step.
+
+    It costs one lookup, because each request takes several.
 
     Args:
         name: the name of the stateful object, for the error.
@@ -35,12 +37,12 @@ class Machine(dict[tuple[State, Step], State]):
         self.name = name
 
     def __missing__(self, place: tuple[State, Step]) -> State:
-        """Raise IllegalStep, as the table has no such step."""
+        """Raise IllegalStep, because the table has no such step."""
         raise IllegalStep(self.name, *place)
 
 
 def between(name: str, table: Mapping[State, Iterable[State]]) -> Machine[State, State]:
-    """Return a machine whose steps are the states themselves, given the allowed successors of each."""
+    """Return a machine with states as steps, given the allowed successors of each state."""
     return Machine(name, {(state, after): after for state, following in table.items() for after in following})
 
 

@@ -1,7 +1,7 @@
 """Counters and gauges of the gateway, as Prometheus metrics. In the gateway, only this file imports prometheus_client.
 
-No label carries a topic, an id or a user, and every label set is listed here. The hot path counts nothing per event or client;
-fan-out is counted once per pass. Counts that clients keep are added up on request (`Asked`).
+No label carries a topic, an id or a user, and every label set is listed here. The hot path counts nothing per event or client,
+and fan-out is counted once per pass. Counts kept by clients are added up on request (`Asked`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Histograms:
         return self._by_value.setdefault(value, TimeHistogram())
 
     def put(self, histogram: TimeHistogram, value: str = "") -> None:
-        """Add a histogram that another object keeps."""
+        """Add a histogram owned by another object."""
         self._by_value[value] = histogram
 
     def family(self) -> Family:
@@ -74,9 +74,9 @@ class Count:
 
 
 class Counts:
-    """Counters under one name, by the value of one label. They take no lock: prometheus_client's takes 0.6 µs, once per read.
+    """Counters under one name, by the value of one label, without prometheus_client's lock, which takes 0.6 µs per read.
 
-    `others` are counts that another module keeps.
+    `others` are counts owned by another module.
     """
 
     def __init__(self, name: str, documentation: str, label: str, others: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -96,10 +96,10 @@ class Counts:
 
 
 class Asked:
-    """Counters and gauges that are added up on request: `tellers` by namespace return their values, by name.
+    """Counters and gauges added up on request. `tellers` by namespace return their values by name.
 
     Args:
-        known: kind and help of each name; a counter's ends in `_total`.
+        known: kind and help of each name. A counter's name ends in `_total`.
     """
 
     def __init__(self, known: Mapping[str, tuple[str, str]]) -> None:
@@ -108,7 +108,7 @@ class Asked:
         REGISTRY.register(self)
 
     def describe(self) -> list[Metric]:
-        """Return the names without collecting values; prometheus_client checks them for duplicates."""
+        """Return the names without collecting values, for prometheus_client's check for duplicates."""
         return [_metric((name.removesuffix("_total"), kind, text, [])) for name, (kind, text) in self._known.items()]
 
     def collect(self) -> Iterator[Metric]:
@@ -362,7 +362,7 @@ Totalled: TypeAlias = Counter | Gauge | Counts
 
 
 def totals(metric: Totalled) -> dict[str, float]:
-    """Return the values of a counter or gauge, added up by its first label; by "" without labels."""
+    """Return the values of a counter or gauge, added up by its first label, or by "" without labels."""
     sums: dict[str, float] = {}
     for each in metric.collect():
         for sample in each.samples:
@@ -373,7 +373,7 @@ def totals(metric: Totalled) -> dict[str, float]:
 
 
 def families() -> list[Family]:
-    """Return all metrics of this process: name, kind, help, and samples (name, labels, value) of each.
+    """Return name, kind, help, and samples (name, labels, value) of all metrics of this process.
 
     Our histograms have the kind HDR, so those of several processes can be added.
     """
@@ -392,7 +392,7 @@ def families() -> list[Family]:
 
 
 def exposition_of(given: Iterable[Family]) -> tuple[str, bytes]:
-    """Return metrics in the form of `families` as Prometheus text: content type and body."""
+    """Return the content type and body of Prometheus text for metrics in the form of `families`."""
     registry: Any = SimpleNamespace(collect=lambda: map(_metric, classic(given)))
     return CONTENT_TYPE_LATEST, generate_latest(registry)
 

@@ -1,4 +1,4 @@
-"""The lines that a process of Headgate prints for the operator, each in one write.
+"""Prints the lines of a process for the operator, each in one write.
 
 Several processes share a terminal or a log, and each may be killed at any moment. When Python is unbuffered (PYTHONUNBUFFERED, as
 in most containers), `print` writes a line and its newline separately. If a process is killed between the two, the next line of

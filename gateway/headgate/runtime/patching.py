@@ -1,4 +1,4 @@
-"""Whether gevent has made this process's sockets cooperative. The gateway needs that, a publisher does not. Imports no gevent."""
+"""Checks whether gevent has patched this process. A gateway needs that, but not a publisher. Does not import gevent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NOT_PATCHED = (
 
 def is_patched() -> bool:
     """Return whether gevent.monkey has made the standard library's sockets cooperative."""
-    # A module that was never loaded has patched nothing, and a worker that only publishes need not load it.
+    # A module never loaded has patched nothing, and a worker that only publishes need not load it.
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("socket"))
 
 
 @contextmanager
 def plugins_loaded_once() -> Iterator[None]:
-    """While open, the packages of this environment are searched for plugins only once.
+    """Make a search for plugins in the packages of this environment run only once inside this context.
 
     `patch_all` searches 25 times for plugins of gevent and reads the metadata of every package each time. That takes a tenth of a
     second of a gateway's start with a hundred packages installed. tests/contract/test_patching_corners.py.

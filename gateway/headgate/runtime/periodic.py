@@ -1,7 +1,7 @@
-"""Rounds: periodic calls of a function in a greenlet of its own, sooner on request.
+"""Calls a function periodically in a separate greenlet, or sooner on request.
 
-In: the function for one round. Out: calls of it, one at a time, until `close`. Periodic writes to Redis use such rounds, off the
-hot path.
+In: the function for one round. Out: its calls, one at a time, until `close`. Periodic writes to Redis use this, off the hot
+path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Rounds:
 
     Args:
         step: one round; returns the seconds until the next, unless `hurry` is called. May wait.
-        failed: called to log an exception of `step`. A bug of ours must not end the rounds for good.
+        failed: called to log an exception of `step`, which must not end the rounds.
         retry_s: seconds until the round after an exception.
         gap_s: least seconds between two rounds, for any number of `hurry` calls.
     """

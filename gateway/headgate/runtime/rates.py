@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket for each of a bounded number of callers. No I/O; the caller passes the time."""
+"""Rate limits by a token bucket for each of a bounded number of callers. No I/O. The caller passes the time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Rates:
         return self._bucket(name, now_s).borrow(now_s, max_wait_s)
 
     def charge(self, name: str, now_s: float, count: int = 1) -> None:
-        """Count what has happened, even without room. Later calls wait until it is made up for."""
+        """Count past events, even without room. Later calls wait longer."""
         self._bucket(name, now_s).charge(now_s, count)
 
     def forget(self, name: str) -> None:

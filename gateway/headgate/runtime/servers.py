@@ -1,4 +1,4 @@
-"""Servers that cannot carry our WebSocket, recognised by the environment of a request, and the alternative to each. No I/O."""
+"""Recognizes servers that cannot carry our WebSocket by a request's environment, and names the alternatives. No I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def instead_for_sockets(environ: Mapping[str, object]) -> str:
 
 
 def instead(environ: Mapping[str, object]) -> str:
-    """Return one sentence: the server carries no WebSocket, and the alternative."""
+    """Return a sentence about a server without WebSocket, with the alternative."""
     server = server_of(environ)
     command = _GUNICORN if server.startswith("gunicorn") else f"{_SERVE} or {_GUNICORN}"
     return f"{server} cannot serve Headgate's clients: use {command}"

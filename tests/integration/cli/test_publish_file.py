@@ -149,8 +149,8 @@ def test_a_real_command_that_is_killed_and_repeated_adds_each_line_once(
 def test_ctrl_c_says_how_to_go_on(publish: Publish, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """As does a Redis that does not answer, with the line from which on it is not known."""
     for error, said, code in (
-        (KeyboardInterrupt(), "headgate: interrupted; go on with the same command", 130),
-        (BusUnavailable("gone"), "headgate: every line before is in the log; go on with the same command", 1),
+        (KeyboardInterrupt(), "headgate: interrupted; continue with the same command", 130),
+        (BusUnavailable("gone"), "headgate: every line before is in the log; continue with the same command", 1),
     ):
         with monkeypatch.context() as patched:
             kill_in_batch(patched, 2, is_sent=True, error=error)

@@ -170,7 +170,7 @@ def test_a_running_consumer_is_removed_after_its_end_only(
     result = run("remove", "sink")
 
     assert result.stdout == "removed sink, and with it 0 waiting and 0 dead\n"
-    assert result.stderr == "the configuration file still has it: when it runs, it begins anew\n"
+    assert result.stderr == "the configuration file still has it, so it starts again when it runs\n"
     supervised.run(read_consumers("headgate.toml", {}), lambda: None)
     assert supervised.said[1].endswith("from offset 3")
 

@@ -61,7 +61,7 @@ def test_a_list_is_a_line_each_page_by_page(run: Run, store: Store, letters: Dea
     lines = page.stdout.splitlines()
     assert [line.split()[0] for line in lines] == [first, second]
     assert lines[0].endswith("+00:00 rejected 1 orders.1.paid: it is bad")
-    assert page.stderr == f"3 dead letters in all; go on with --after {second}\n"
+    assert page.stderr == f"3 dead letters in all; continue with --after {second}\n"
     assert rest.stdout.startswith(f"{third} ")
     assert rest.stdout.endswith(" rejected 3 orders.3.paid (ana@example.com): it is bad\n")
     assert rest.stderr == "3 dead letters in all\n"

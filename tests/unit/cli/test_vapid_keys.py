@@ -47,7 +47,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["vapid-keys", "--file", str(path)])
 
     assert done.exit_code == 1
-    assert done.stderr == f"headgate: {path}: the file is there already, and is not changed; expected a new file\n"
+    assert done.stderr == f"headgate: {path}: the file exists already, and is not changed; expected a new file\n"
     assert path.read_text() == "VAPID_PRIVATE_KEY=mine\n"
 
 

@@ -1,7 +1,7 @@
-"""Streams over HTTP: `/api/v1/stream`, as Server-Sent Events or as a long-poll, at any gateway and without a session.
+"""Streams over HTTP (`/api/v1/stream`), as Server-Sent Events or as a long-poll, at any gateway and without a session.
 
-In: requests, each with its patterns and, in `Last-Event-ID` or `since`, the cursor of the one before; or, in a POST, the object
-of a CONNECT. Out: a client like any other (joining.py) for the time of the request, and its frames as text
+In: requests with patterns and, in `Last-Event-ID` or `since`, the cursor of the previous one, or with the object of a CONNECT
+in a POST. Out: a client like any other (joining.py) for the time of the request, and its frames as text
 (events/wire/stream_text.py). `POST /api/v1/request` answers one request of a client without a stream. docs/stream.md describes
 both.
 """
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 PATH, REQUEST_PATH = "/api/v1/stream", "/api/v1/request"
-# Pages ask below the path of Socket.IO, because a proxy may forward nothing else to the gateway.
+# Pages use the path below Socket.IO's, because a proxy may forward nothing else to the gateway.
 REQUEST_PATHS = (REQUEST_PATH, "/socket.io/request")
 PATHS = (PATH, "/socket.io/stream", *REQUEST_PATHS)
 # The longest silence of a stream. A proxy drops a silent answer after 30 to 60 s.
 HEARTBEAT_S = 10.0
 # How long a browser's EventSource waits before it reconnects.
 RETRY_MS = 1000
-# The answers to the requests that came with a stream, in their order.
+# The name of the notice with the answers to a stream's requests, in their order.
 ANSWERS = "answers"
 # How long a long-poll gathers presence, which is unlimited. Each poll of a page is a change at another gateway. With immediate
 # answers two pages in a room would keep each other polling, and would never read the log.
@@ -118,7 +118,7 @@ class Streams:
                 connection.count_as_client()  # as for a WebSocket, because the limits of clients apply
                 headers = (*headers, ("Connection", "close"))
             start_response("200 OK", list(headers))
-            # Servers close it when it was written, or could not be. It ends the events first, while the socket still exists.
+            # Servers close it after writing it or failing to. It ends the events first, while the socket still exists.
             return ClosingIterator(self._events(stream, text, watch), lambda: self._over(namespace, stream))
         try:
             welcomes = wanted.point is None or not wanted.is_strict
@@ -151,7 +151,7 @@ class Streams:
         return stream, StreamText(point)
 
     def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any], watch: PollWatch) -> Answer:
-        """Return the answer to one request of a client without a stream: its acknowledgement, which may be a refusal."""
+        """Return the acknowledgement of one request of a client without a stream, which may be a refusal."""
         fields = dict(body)
         name, request = fields.pop("name", None), fields.pop("body", None)
         if name not in ALONE or not isinstance(request, Mapping):
@@ -181,9 +181,7 @@ class Streams:
             watch.stop()
 
     def _poll(self, stream: Stream, text: StreamText, watch: PollWatch, wait_s: float, *, welcomes: bool) -> bytes:
-        """Wait for the first events or gap, or gather presence; return the answer. It has the welcome if the request had no
-        cursor.
-        """
+        """Wait for the first events or gap, or gather presence; return the answer, with the welcome if `welcomes`."""
         until_s, frames = monotonic() + wait_s, list[Any]()
         watch.start(stream.flush)
         try:
@@ -200,7 +198,7 @@ class Streams:
         return text.answer(frames, welcomes=welcomes)
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """Refuse pages of other sites, as for a WebSocket. A page that may not read an answer must not cause one either."""
+        """Refuse pages of other sites, as for a WebSocket. A page that may not read an answer must not cause one."""
         origin = environ.get("HTTP_ORIGIN")
         if origin:
             if "*" not in self._settings.allowed_origins and not self._is_allowed(origin, environ):
@@ -208,7 +206,7 @@ class Streams:
         elif environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
             raise Forbidden("read a stream from", "a page of another site")
         if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):
-            # Everyone on this machine is admitted, but not a page from a name rebound to this machine.
+            # Any page of this machine is admitted, but not a page from a name rebound to this machine.
             host = str(environ.get("HTTP_HOST", ""))
             authority = authority_in_header(host)
             if authority is None or not is_loopback(authority[0]):

@@ -1,7 +1,7 @@
-"""The application: routes around one gateway. `headgate serve` runs it when no other app is named.
+"""The application has routes around one gateway. `headgate serve` runs it by default.
 
-In: settings. Out: a Flask application with the gateway in its extension. Each module of routes states its promises: health.py,
-api/v1, demo/pages.py. Every refusal passes through api/error_pages.py.
+In: settings. Out: a Flask application with the gateway in its extension. Each module of routes (health.py, api/v1,
+demo/pages.py) states its promises. Every refusal passes through api/error_pages.py.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _SIGNALS = (
 
 
 def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
-    """Return the ready-made server.
+    """Return the default application.
 
     Args:
         settings: None reads the environment.
         gate: an existing gateway instead of the extension (which then has its own authenticator).
 
-    Raises SettingsError: settings in the environment are wrong.
+    Raises SettingsError for wrong settings in the environment.
     """
     settings = settings or Settings.from_environment()
     app = Flask(__name__, static_folder=None)
@@ -104,7 +104,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
 def watch(app: Flask) -> Callable[[Flask], bool]:
     """Return a function that later returns whether the application is unchanged, so that requests may bypass Flask.
 
-    An application that has gained hooks, error pages or a JSON provider in between needs them to run for every request.
+    Hooks, error pages or a JSON provider added in between must run for every request.
     """
     made, views = _front(app), dict(app.view_functions)
 

@@ -157,7 +157,7 @@ def has_terminal() -> bool:
 
 
 def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
-    """Read the file again, and apply what can change while the gateway runs. A fault changes nothing and writes one log line."""
+    """Read the file again, and apply the settings that can change now. A fault changes nothing and writes one log line."""
     try:
         values = file.read(environment(), app.config)
         wanted = Settings.read(app.config, values)

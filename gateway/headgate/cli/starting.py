@@ -1,10 +1,10 @@
-"""The start of `headgate serve`, with one process and with several: its lines, and what systemd passes to it.
+"""The start of `headgate serve`, with one process or several. It prints the lines, and takes sockets from systemd.
 
-systemd: the listening sockets that it passes to a starting service, and the message that the service is ready (`LISTEN_PID`,
-`LISTEN_FDS`, `NOTIFY_SOCKET`; sd_listen_fds(3), sd_notify(3)). The sockets stay open in systemd while the service restarts, so
-clients wait in their queue and none is refused.
+systemd passes listening sockets to a starting service, which notifies it when ready (`LISTEN_PID`, `LISTEN_FDS`,
+`NOTIFY_SOCKET`; sd_listen_fds(3), sd_notify(3)). The sockets stay open in systemd while the service restarts, so clients wait
+in their queue and none is refused.
 
-This file imports no gevent and patches nothing, because the process that forks the workers uses it.
+This file does not import gevent or patch anything, because the process that forks the workers uses it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from headgate.workers.settings_file import SettingsFile
 
 
 def read_file(environ: MutableMapping[str, str], config: str | None, *, is_needed: bool) -> SettingsFile:
-    """Add the settings of the configuration file to `environ`, which wins; return the file, whose path may be None.
+    """Add the settings of the configuration file to `environ`, which wins; return the file, perhaps without a path.
 
-    Raises HeadgateError: the file is needed and missing, or cannot be read.
+    Raises HeadgateError if the file is needed and missing, or cannot be read.
     """
     if is_needed:
         need_file(config)
@@ -45,9 +45,9 @@ def say_mode(settings: Settings) -> None:
 
 
 def say_ready(settings: Settings, address: object, *details: str, nobody: bool) -> None:
-    """Print where the gateway serves, and the next step.
+    """Print the address of the gateway, and the next step.
 
-    The address may differ from `settings`: port 0, or a socket from systemd. `nobody`: no client may connect.
+    The address may differ from `settings`, for port 0 or a socket from systemd. With `nobody`, no client may connect.
     """
     if isinstance(address, tuple):
         host = host_in_url(settings) if settings.port in (0, address[1]) else address[0]
@@ -66,16 +66,16 @@ def host_in_url(settings: Settings) -> str:
 
 
 def check_target(target: str | None) -> None:
-    """Check whether the application can exist, before starting anything for it; its module is not imported yet.
+    """Check whether the application can exist, before starting anything for it and without importing its module.
 
-    Raises InvalidRequest: it certainly does not.
+    Raises InvalidRequest if it certainly does not.
     """
     if target is not None:
         check_string(target, APPLICATION, default="app")
 
 
 def may_listen(settings: Settings) -> bool:
-    """Check whether the gateway can have its address, before starting anything for it; if not, report why."""
+    """Check whether the gateway can have its address, before starting anything for it; report why if not."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         with socket.socket(family) as tried:
@@ -98,9 +98,9 @@ _EXPECTED = "expected a listening stream socket (ListenStream=, Accept=no)"
 
 
 def passed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
-    """Return the sockets passed by systemd to this process; none without socket activation.
+    """Return the sockets passed by systemd to this process, none without socket activation.
 
-    Raises InvalidRequest: one of them is no listening stream socket.
+    Raises InvalidRequest if one of them is not a listening stream socket.
     """
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
@@ -113,7 +113,7 @@ def passed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
 def passed_socket(environ: Mapping[str, str]) -> socket.socket | None:
     """Return the single socket passed by systemd to this process, or None.
 
-    Raises InvalidRequest: as `passed_sockets`, or there are several.
+    Raises InvalidRequest as `passed_sockets`, and for several sockets.
     """
     passed = passed_sockets(environ)
     if len(passed) > 1:
@@ -122,7 +122,7 @@ def passed_socket(environ: Mapping[str, str]) -> socket.socket | None:
 
 
 def notify_ready(environ: Mapping[str, str]) -> None:
-    """Notify systemd that the service is ready (`Type=notify`); do nothing without systemd. systemd itself notices a failure."""
+    """Notify systemd that the service is ready (`Type=notify`). Does nothing without systemd, which detects failures itself."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

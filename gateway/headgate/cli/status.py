@@ -1,4 +1,4 @@
-"""`headgate status`: gateways, Redis, namespaces and consumers at a glance. Imports click only."""
+"""`headgate status` shows gateways, Redis, namespaces and consumers at a glance. Imports only click."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .starting import check_target, complain_of_address, host_in_url, passed_soc
 
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
-    """Serve until SIGINT or SIGTERM; arguments and exit code as of serve.run. Does not return in a worker."""
+    """Serve until SIGINT or SIGTERM, with arguments and exit code as of serve.run. Does not return in a worker."""
     never_block()
     keeper: Keeper | None = None
     try:
@@ -83,7 +83,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
 
 
 def _load(target: str | None) -> Any:
-    """Return the application, in a worker, with the current settings: the file may have been read again since the start."""
+    """Return the application, in a worker, with the current settings, because the file may have been read again."""
     from headgate.workers.application import load_application
 
     return load_application(target, Settings.read(environment()))

@@ -27,7 +27,7 @@ def function_faults(name: str, value: str | None) -> list[str]:
             return [f"{name}={value!r}: expected a function{', not a coroutine (async def)' if callable(function) else ''}"]
     except InvalidRequest as error:
         return [f"{name}={value!r}: {error.parts['reason']}"]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the module raises while it is imported
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything while it is imported
         return [f"{name}={value!r}: cannot be imported: {type(error).__name__}"]
     return []
 

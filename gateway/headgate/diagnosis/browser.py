@@ -144,7 +144,7 @@ class Browser(ABC):
             self._collect()
         except NotConnected as error:
             self._end(str(error))
-        except Exception as error:  # noqa: BLE001 - whatever ended it is what is told
+        except Exception as error:  # noqa: BLE001 - reported as the end of the connection
             self._end(reason_of(error))
 
     def _end(self, reason: str) -> None:

@@ -163,7 +163,7 @@ class _Search:
         """Search until the end or the deadline."""
         try:
             self._read_event()
-        except Exception as error:  # noqa: BLE001 - the one who asks raises it
+        except Exception as error:  # noqa: BLE001 - the caller raises it
             self._error = error
         self.ended.set()
 

@@ -29,7 +29,7 @@ class GreenletPool:
     def __init__(self) -> None:
         self._idle: list[Idle] = []
         self._ready: deque[Callable[[], object]] = deque()
-        self._spare = 0  # greenlets that stayed idle since the last `look`
+        self._spare = 0  # greenlets idle since the last `trim`
         self._timer: Watcher | None = None
 
     @property

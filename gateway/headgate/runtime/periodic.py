@@ -60,7 +60,7 @@ class Rounds:
                 with self._lock:
                     if not self.ended:
                         wait_s = self._step()
-            except Exception:  # noqa: BLE001 - told by `failed`
+            except Exception:  # noqa: BLE001 - logged by `failed`
                 self._failed()
             if self._gap_s:
                 sleep(self._gap_s)

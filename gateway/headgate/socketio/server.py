@@ -287,7 +287,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 space = packet.namespace or "/"
                 is_in = isinstance(space, str) and self.manager.sid_from_eio_sid(eio_sid, space) is not None
                 fault = fault_of(packet, has_attachments=self._has_attachments, in_namespace=is_in)
-            except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
+            except Exception as error:  # noqa: BLE001 - a packet class may raise anything; counted, and the client is notified
                 fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
             session.end("parse error", code=PROTOCOL_ERROR, shown=fault)

@@ -1,8 +1,8 @@
-"""The demo's data in the gateway's Redis, which survives restarts of both: the orders, and the secret that signs tokens.
+"""The demo's orders, and the secret that signs tokens, in the gateway's Redis, where they survive restarts of both.
 
 In: the book after each change. Out: the same, for every process, as one JSON text of less than 8 KiB; one of them at a time has
-the book. The first process creates the secret, and all gateways of a Redis share it. A reader of it can already publish there,
-so it opens no further door. It needs no command but GET and SET.
+the book. The first process creates the secret, and all gateways of a Redis share it. A program that can read it can already
+publish there, so it gives no further rights. It uses only GET and SET.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import DEMO_BOOK, DEMO_LOCK, DEMO_SECRET
 
 TIMEOUT_S = 2.0
-# A process that dies with the book holds it for so long.
+# A dead process holds the book for this long.
 HELD_S, POLL_S = 5.0, 0.02
 # The length of the hash of the signature (RFC 2104, section 3).
 SECRET_BYTES = 32
@@ -57,12 +57,12 @@ class Kept:
                     self._call("SET", DEMO_LOCK, mine, "PX", "1")
 
     def load(self) -> list[dict[str, Any]]:
-        """Return the saved orders, in the order of the book; none if there is no book yet."""
+        """Return the saved orders, in the order of the book; empty without a book."""
         orders: list[dict[str, Any]] = json.loads(self._call("GET", DEMO_BOOK) or "[]")
         return orders
 
     def save(self, orders: list[dict[str, Any]]) -> None:
-        """Save these orders in place of those before."""
+        """Save these orders in place of the previous ones."""
         self._call("SET", DEMO_BOOK, json.dumps(orders))
 
     def _call(self, *command: str) -> Any:

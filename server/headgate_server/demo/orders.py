@@ -1,14 +1,14 @@
-"""The demo's orders: a book in which every change is published before it counts.
+"""The demo's orders, a book in which every change is published before it counts.
 
 In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the order of
 the versions; an item in the inbox of every other user for a shipped or failed order; and the whole book for `Keep`. The book is
 bounded, and filled with examples if nothing is saved.
 
-Read, publish, save: under one lock over all processes, so that workers and gateways have one book. A change that the bus
-refused is not saved: the user gets the error, and no board shows anything that the book does not have. If the bus took the event
-and only its answer was lost, boards are ahead of the book until the next change of that order. A version is the time of its
-change in milliseconds, or one above the last, so it is never used twice, and that next change wins everywhere. A book that could
-not be saved is logged, and this process goes on with it until another one has saved a newer one.
+One lock over all processes covers reading, publishing and saving, so that workers and gateways have one book. A change refused
+by the bus is not saved. The user gets the error, and no board shows a change that the book does not have. If the bus took the
+event but its answer was lost, boards are ahead of the book until the next change of that order. A version is the time of its
+change in milliseconds, or one above the last, so it is never used twice, and that next change wins everywhere. If a book cannot
+be saved, this is logged, and this process keeps using it until another one has saved a newer one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate_server.api.v1.problems import not_found
 STATUSES = ("new", "packed", "shipped", "failed")
 # Beyond it, a new order takes the place of the oldest.
 MAX_ORDERS = 40
-# Statuses worth an alert have their own verb; other changes are `updated`.
+# Statuses worth an alert have their own verb. Other changes are `updated`.
 _ALERTS = frozenset(("shipped", "failed"))
 _SEED = (
     ("31", "failed", "Dune Bikes", 129_900),
@@ -56,7 +56,7 @@ class Keep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order as users see it. `version` grows with every change; `by` made the last one."""
+    """One order as users see it. `version` grows with every change. `by` is the user of the last one."""
 
     id: str
     status: str
@@ -71,9 +71,9 @@ class OrderBook:
     the saved orders cannot be read.
 
     Args:
-        publish: (topic, data, id or None) of each event; returns a receipt or an error for each, or raises.
-        users: the users who get an inbox item for the changes of others.
-        keep: None: the orders last as long as the process.
+        publish: takes (topic, data, id or None) of each event, and returns a receipt or an error for each, or raises.
+        users: the users that get an inbox item for the changes of others.
+        keep: stores the orders. With None they last as long as the process.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class OrderBook:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Keep everyone else from the book for the time of the block, and begin it with the newest one."""
+        """Lock the book for the time of the block, and read the newest one first."""
         with self._lock, ExitStack() as held:
             try:
                 if self._keep is not None:
@@ -103,11 +103,11 @@ class OrderBook:
                     raise
             if not self._orders:
                 self._orders = {row[0]: Order(*row, self._next_version(), "") for row in _SEED}
-                self.save()  # else the examples of another process, made later, would be newer than a change of ours
+                self.save()  # otherwise another process's later examples would be newer than our changes
             yield
 
     def _read(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Use the saved book. One that is older than ours lacks a change that Redis did not save, or has lost."""
+        """Use the saved book, unless it is older than ours because Redis did not save a change or has lost it."""
         saved = {order.id: order for order in _readable(rows)}
         newest = max((order.version for order in saved.values()), default=0)
         if newest >= max((order.version for order in self._orders.values()), default=1):
@@ -119,7 +119,7 @@ class OrderBook:
         return self._version
 
     def all(self) -> list[Order]:
-        """Return every order, oldest first, after a change in progress: a caller that has seen its event finds it saved."""
+        """Return every order, oldest first. Waits for a change in progress, so that a caller with its event finds it saved."""
         with self._opened():
             return list(self._orders.values())
 
@@ -138,7 +138,7 @@ class OrderBook:
             return order
 
     def move(self, order_id: str, status: object, by: str) -> Order:
-        """Move an order to a status, and return it. The last of two who move it at the same time wins.
+        """Move an order to a status, and return it. Of two concurrent moves the last wins.
 
         Raises:
             InvalidRequest: there is no such status.
@@ -178,7 +178,7 @@ class OrderBook:
             _log.warning("orders of the demo not kept", code=error.code, effect="a restart would bring those before")
 
     def _commit(self, changes: Sequence[tuple[str, Order]], stamps: Sequence[Mapping[str, object]] = ()) -> None:
-        """Publish changes, each a verb and an order, and save those that the bus took; raise its first error."""
+        """Publish changes, each a verb and an order, and save those that the bus took. Raises the first error of the bus."""
         events: list[tuple[str, object, str | None]] = [
             (f"orders.{order.id}.{verb}", asdict(order) | dict(stamp), None)
             for (verb, order), stamp in zip(changes, stamps or [{}] * len(changes), strict=True)
@@ -201,7 +201,7 @@ class OrderBook:
 
 
 def _readable(rows: Iterable[Mapping[str, Any]]) -> list[Order]:
-    """Return the saved orders, without those that another release has saved in another form."""
+    """Return the saved orders, without those saved by another release in another form."""
     orders = []
     for row in rows:
         try:

@@ -1,10 +1,10 @@
-"""The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
+"""The demo's pages, where Ana and Ben use the same orders board, and their JSON routes.
 
-`GET /` both users side by side (`?user=ana` one, `&twice=1` one with two devices, `&stall_s=2` for shorter troubles),
-`POST /demo/session {user}` a token, `GET /demo/orders`, `POST /demo/orders`, `PUT /demo/orders/<id> {status}`,
-`POST /demo/burst {id, events, over_s}`; and where the gateway was started as a demo, with a Redis of its own,
-`POST /demo/restart {id}` and `POST /demo/lose` (trouble.py).
-Every change needs the token as a Bearer header, which also means that no other site can make a browser send it.
+`GET /` shows both users side by side (`?user=ana` one, `&twice=1` one with two devices, `&stall_s=2` for shorter troubles).
+`POST /demo/session {user}` returns a token. Other routes are `GET /demo/orders`, `POST /demo/orders`, `PUT /demo/orders/<id>
+{status}` and `POST /demo/burst {id, events, over_s}`, and for a gateway started as a demo with a private Redis `POST
+/demo/restart {id}` and `POST /demo/lose` (trouble.py).
+Every change needs the token as a Bearer header, which another site cannot make a browser send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .orders import STATUSES, OrderBook
 from .tokens import USERS, DemoTokens
 from .trouble import MAX_OVER_S, Operator, Troubles
 
-# All troubles one after another take about 30 s with it. `?stall_s=2`: a demonstration or a test may not have so long.
+# All troubles one after another take about 30 s with it. `?stall_s=2` is for a shorter demonstration or test.
 STALL_S = 4.0
 MIN_STALL_S = 0.1
 
@@ -85,7 +85,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
 
 def _panes(user: str, *, twice: bool) -> list[dict[str, str]]:
-    """Return the panes of a page: of all users, of one, or of one with two devices."""
+    """Return the panes of a page, for all users, for one, or for one with two devices."""
     if user not in USERS:
         return [{"key": each, "user": each, "name": name} for each, name in USERS.items()]
     if not twice:

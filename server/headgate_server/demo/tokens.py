@@ -1,6 +1,6 @@
-"""The demo's tokens: Headgate's own, signed with the demo's secret (kept.py), for one of two users.
+"""The demo's tokens for one of two users, signed with the demo's secret (kept.py).
 
-Not an identity system, as anyone may sign in as Ana or Ben. It marks the place for an application's own sign-in.
+This is not an identity system, because anyone may sign in as Ana or Ben. It marks the place for an application's sign-in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.settings.settings import Settings
 USERS = {"ana": "Ana", "ben": "Ben"}
 TOKEN_LIFETIME_S = 900
 _AUDIENCE = "headgate demo"
-# A user sees all orders, and publishes nothing. Everyone has the own topics anyway.
+# A user sees all orders, and publishes nothing. Every user has its own topics in addition.
 _SUBSCRIBE = ["orders.#"]
 
 
@@ -53,5 +53,5 @@ class DemoTokens:
         return self._tokens.verify(token).user
 
     def authenticator(self, settings: Settings) -> Authenticator:
-        """Return the gateway's authenticator. A client without a token is anonymous where the settings allow it."""
+        """Return the gateway's authenticator. A client without a token is anonymous if the settings allow it."""
         return lambda handshake: token_authenticator(self._tokens, settings)(handshake)

@@ -1,8 +1,8 @@
-"""Trouble on purpose: bursts of events, a restart of the gateway, a loss of the end of its log.
+"""Causes trouble on purpose, by bursts of events, a restart of the gateway, or a loss of the end of its log.
 
-In: requests of a user. Out: that many changes of the book (orders.py), each stamped with the burst's id and its number, and
-actions of an operator (headgate/cli/demo_operator.py), which only the process of `headgate demo` has. One trouble at a time, and
-EVENTS_PER_S events: the demo floods a browser, not a shared Redis.
+In: requests of a user. Out: changes of the book (orders.py), each stamped with the burst's id and its number, and actions of an
+operator (headgate/cli/demo_operator.py), which only the process of `headgate demo` has. There is one trouble at a time, with at
+most EVENTS_PER_S events, because the demo floods a browser, not a shared Redis.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .orders import OrderBook
 MAX_BURST_EVENTS = 500
 MAX_OVER_S = 10.0
 EVENTS_PER_S, MAX_EVENTS_AT_ONCE = 200, 2000
-# A burst that takes its time is published in slices.
+# A slow burst is published in slices.
 SLICE_S = 0.1
 # Events published while no browser is connected, for the browsers to catch up on.
 AWAY_EVENTS = 25
@@ -94,10 +94,10 @@ class Troubles:
         def while_away() -> None:
             try:
                 self._book.scan(range(1, AWAY_EVENTS + 1), by, checked)
-            except HeadgateError as error:  # the page misses its events, and says so
+            except HeadgateError as error:  # the page misses its events and shows this
                 _log.warning("burst cut short", events=AWAY_EVENTS, code=error.code)
 
-        self._admit()  # for good, as this process ends soon
+        self._admit()  # for good, because this process ends soon
         operator.restart(while_away)
         return AWAY_EVENTS
 

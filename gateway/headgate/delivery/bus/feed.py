@@ -171,7 +171,7 @@ class Feed:
 
     @property
     def server(self) -> str:
-        """The token of the Redis process that sends the events; "" when the feed is not live or the process is unknown."""
+        """The token of the Redis process that sends the events; "" if the feed is not live or the process is unknown."""
         return self._server if self.state is State.LIVE else ""
 
     # -- patterns -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The topics of a log's newest events, without their data, for the console's list of topics by traffic.
+"""Reads the topics of a log's newest events, without their data, for the console's list of topics by traffic.
 
 In: the last seen offset. Out: the newest events above it, at most MAX_EVENTS, each with its offset, topic and bytes. A script
 extracts these inside Redis, PART events per call, so no data crosses the network and no call blocks Redis for long.
@@ -15,16 +15,16 @@ from headgate.redis.keys import log_key
 MAX_EVENTS = 500
 PART = 100
 _SCRIPT = """\
-local found = {}
+local rows = {}
 for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])) do
   local topic, size = '', 0
   for at = 1, #entry[2], 2 do
     if entry[2][at] == 'topic' then topic = entry[2][at + 1] end
     if entry[2][at] == 'data' then size = #entry[2][at + 1] end
   end
-  found[#found + 1] = {entry[1], topic, size}
+  rows[#rows + 1] = {entry[1], topic, size}
 end
-return found
+return rows
 """
 
 

@@ -152,8 +152,8 @@ def find_events(
 ) -> Iterator[Event]:
     """Yield the event at an offset, or those with an id, newest first. Waits for Redis. Skips events that cannot be delivered.
 
-    With a topic, yield only its events: first those in the index of recent ids, of services and of `by`. Then MAX_LOOKED_AT
-    events of the log are searched, and charged.
+    With a topic, yields only its events, first those in the index of recent ids, of services and of `by`. Then MAX_LOOKED_AT
+    events of the log are searched and charged.
     """
     if topic is None and is_offset(wanted):
         yield from _at(client, namespace, int(wanted))
@@ -190,7 +190,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class Member(msgspec.Struct):
-    """A user in a topic: the number of connections, the start (ms since 1970), and the data from its page."""
+    """A user in a topic, with the number of connections, the start (ms since 1970), and the data from its page."""
 
     user: str
     connections: int
@@ -199,7 +199,7 @@ class Member(msgspec.Struct):
 
 
 class Members(msgspec.Struct):
-    """Members by name; `count` is the total. `next` is the `after` of the next page; null: that was the end."""
+    """Members by name. `count` is the total. `next` is the `after` of the next page, and null in the last one."""
 
     namespace: str
     topic: str
@@ -212,13 +212,13 @@ class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
     """The topic, and the selected page of its members."""
 
     topic: Annotated[Topic, Meta(description="The topic.")]
-    after: Annotated[Name | UnsetType, Meta(description="Members behind this user.")] = UNSET
+    after: Annotated[Name | UnsetType, Meta(description="Members after this user.")] = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE
 
 
 @operation("GET /presence", "presence", query=MembersOf, pattern="topic", cost=Cost.MEMBERS)
 def list_members(call: Call) -> Members:
-    """List who is in a topic."""
+    """List the users in a topic."""
     asked = call.query
     page = call.services.gate.presence_page(check_topic(asked.topic), given(asked.after), asked.limit, call.namespace)
     shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in page.members]

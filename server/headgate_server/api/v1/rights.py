@@ -1,8 +1,7 @@
-"""Rights: whether a caller may do something. A key has scopes; a user's token has grants; in development, anyone on this
-machine may.
+"""Decides whether a caller may do something, by the scopes of a key or the grants of a token.
 
 A user may publish and read within its grants, and see a trace with a grant of everything (`#`). The rest is for keys. A scope
-counts only in the namespaces of its caller (`reach`).
+counts only in the namespaces of its caller (`reach`). In development, anyone on this machine has most rights.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def may(identity: Identity, scope: str, settings: Settings) -> bool:
 
 
 def reach(identity: Identity, settings: Settings) -> tuple[str, ...] | None:
-    """Return the namespaces where a caller's scopes count; None: all."""
+    """Return the namespaces where a caller's scopes count; None for all."""
     if settings.dev and identity.user == ANONYMOUS:
         return None
     if identity.namespaces is None:

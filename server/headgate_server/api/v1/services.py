@@ -1,4 +1,4 @@
-"""Services of the operations: the gate, the settings, the consumers of a namespace, and two lanes to Redis, opened on first use.
+"""The gate, the settings, the consumers of a namespace, and two lanes to Redis, opened on first use, for the operations.
 
 Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation.
 """
@@ -31,10 +31,10 @@ MAX_CONSUMERS = 100
 
 
 class Consumers:
-    """The consumers of a namespace, for clients that poll every few seconds: a view of the console, a program. One per process.
+    """The consumers of a namespace, for a view of the console or a program that polls every few seconds. One per process.
 
     In: the groups that read the log, which Redis lists at once, and from time to time the names of all keys, a slow scan in a
-    large Redis. Only the scan finds a consumer that has nothing but dead letters. `now_s` is monotonic.
+    large Redis. Only the scan finds a consumer with only dead letters. `now_s` is monotonic.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -103,9 +103,9 @@ class Services:
         return Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
 
     def lent_redis(self) -> closing[Client]:
-        """Lend a client for exclusive use, and close it: for commands that may end before Redis has answered.
+        """Lend a client for exclusive use, and close it, for commands that may end before Redis has answered.
 
-        Raises BusUnavailable: no Redis is set.
+        Raises BusUnavailable without a Redis.
         """
         return closing(self._open())
 

@@ -19,7 +19,7 @@ from .problems import descriptions, not_found
 
 
 class NamespaceHealth(msgspec.Struct):
-    """A namespace: the state of its bus, the position of its feed, its number of clients on this gateway."""
+    """A namespace, with the state of its bus, the position of its feed, and its number of clients on this gateway."""
 
     bus: str
     epoch: str | None = None
@@ -28,7 +28,7 @@ class NamespaceHealth(msgspec.Struct):
 
 
 class Health(msgspec.Struct, omit_defaults=True):
-    """Whether this gateway (all its workers) can publish and deliver; else what is `missing`. The rest is for loopback."""
+    """Whether this gateway (all its workers) can publish and deliver, or else the `missing` parts. The rest is for loopback."""
 
     ready: bool
     missing: list[str]
@@ -40,7 +40,7 @@ class Health(msgspec.Struct, omit_defaults=True):
 
 
 class CodeMeaning(msgspec.Struct):
-    """A code of a problem: its usual status, and its meaning."""
+    """A code of a problem, with its usual status and its meaning."""
 
     code: str
     status: int
@@ -49,14 +49,14 @@ class CodeMeaning(msgspec.Struct):
 
 @operation("GET /health", Who.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
 def get_health(call: Call) -> Health | tuple[Health, int]:
-    """Say whether this gateway works."""
+    """Check whether this gateway works."""
     health = msgspec.convert(report(call.services.gate), Health)
     return health if health.ready else (health, 503)
 
 
 @operation("GET /problems/{code}", Who.ANYONE, problems=(404,), cost=Cost.NOTHING)
 def get_problem(call: Call) -> CodeMeaning:
-    """Say what the code of a problem means."""
+    """Explain the code of a problem."""
     code = call.path["code"]
     description = descriptions().get(code)
     if description is None:
@@ -66,7 +66,7 @@ def get_problem(call: Call) -> CodeMeaning:
 
 @operation("GET /openapi.json", Who.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
 def get_document(_: Call) -> msgspec.Raw:
-    """This document."""
+    """Read this document."""
     return openapi_text()
 
 
@@ -75,12 +75,12 @@ _ROWS = (row for room in _ROOMS for row in vars(room).values() if isinstance(row
 OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_health, get_problem, get_document)
 
 
-# Long enough for the loop of a gateway to serve all others; without such a loop, a moment.
+# Long enough for the loop of a gateway to serve all others.
 _TURN_S = 0.0001
 
 
 def openapi() -> dict[str, Any]:
-    """Return the document. The first caller builds it, which makes the start of a gateway faster; others have turns meanwhile."""
+    """Return the document. The first caller builds it, so a gateway starts faster. Other greenlets have turns during this."""
     with _building():  # a caller that comes in between waits
         return _openapi()
 
@@ -93,7 +93,7 @@ def openapi_text() -> msgspec.Raw:
 
 @cache
 def _building() -> AbstractContextManager[Any]:
-    """Return the one lock. It is made at the first request, as gevent may patch locks after this module was imported."""
+    """Return the single lock. It is created at the first request, because gevent may patch locks after the import."""
     return threading.Lock()
 
 

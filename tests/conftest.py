@@ -65,7 +65,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 settings.register_profile(
     "headgate",
     deadline=None,
-    max_examples=100 if "HEADGATE_FUZZ" in os.environ else 50,
+    max_examples=100 if "HEADGATE_FUZZ" in os.environ else 30,
     derandomize="HEADGATE_FUZZ" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,

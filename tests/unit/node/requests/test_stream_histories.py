@@ -19,7 +19,7 @@ from headgate.transport.stream import Stream
 from tests.support.gateway_here import GatewayOnModel, StartGatewayOnModel
 from tests.unit.node.requests.test_streams import Reading
 
-HISTORIES, STEPS = int(os.environ.get("HEADGATE_HISTORIES", "40")), 40
+HISTORIES, STEPS = int(os.environ.get("HEADGATE_HISTORIES", "15")), 40
 # A planted fault is found within so many histories, or the oracle is no good.
 FAULT_HISTORIES = 40
 QUERY = "pattern=orders.%23"

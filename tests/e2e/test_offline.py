@@ -23,6 +23,25 @@ SETTINGS = {
     "HEADGATE_INBOUND_PER_S": "2000",
 }
 
+# As WebKit keeps a page in its back/forward cache: it hears nothing.
+KEEP = """
+  const { set } = Object.getOwnPropertyDescriptor(BroadcastChannel.prototype, "onmessage");
+  Object.defineProperty(BroadcastChannel.prototype, "onmessage", {
+    set(hear) { set.call(this, (message) => window.isAway || hear(message)); },
+  });
+  const { transaction } = IDBDatabase.prototype;
+  IDBDatabase.prototype.transaction = function (...words) {
+    const made = transaction.apply(this, words);
+    if (window.leaves) {
+      window.leaves = false;
+      window.isAway = true;
+      made.onerror = () => { window.isCut = true; };
+      queueMicrotask(() => dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true })));
+    }
+    return made;
+  };
+"""
+
 OpenPage = Callable[[], Page]
 
 
@@ -148,6 +167,25 @@ def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
     own, others = [page.evaluate("page.receipts.filter((n) => n % 3 === 1)") for page in (one, two)]
     assert (own, others) == (list(range(1, 31, 3)), [])
     assert one.evaluate("page.restored") + two.evaluate("page.restored") == 10
+
+
+def test_a_page_in_the_back_forward_cache_holds_up_no_other_and_learns_what_came_of_its_publishes(
+    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+) -> None:
+    """It leaves in a transaction, which it ends. Another page sends what it has kept, and it sends the rest later."""
+    context.add_init_script(KEEP)
+    gone, other = open_page(), open_page()
+    take_network(context, gone)
+    assert gone.evaluate("page.publish(1, 3)") == 3
+    gone.evaluate("window.leaves = true; void page.publish(4, 4)")
+    wait_until(gone, "window.isCut")
+    context.set_offline(False)
+    wait_until(other, "page.receipts.length === 3")
+    assert (logged(), other.evaluate("page.restored"), gone.evaluate("page.fates")) == ([1, 2, 3], 3, [])
+    gone.evaluate("window.isAway = false; dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    wait_until(gone, "page.fates.length === 4")
+    assert gone.evaluate("page.fates") == ["published"] * 4
+    assert (logged(), gone.evaluate("page.receipts")) == ([1, 2, 3, 4], [4])
 
 
 def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(

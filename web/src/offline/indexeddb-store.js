@@ -4,13 +4,15 @@
  * The contract is in memory-store.js. A tab holds a Web Lock for as long as it lives, which is how the others know, and another
  * one while it is alone. Notices go over a BroadcastChannel. Each queue (an address and a user) has its own entries, locks and channel.
  *
+ * A page in the back/forward cache does not live. WebKit takes its locks away, and its open transactions would hold up those of all other pages.
+ *
  * @import { Entry } from "./entry.js"
  * @import { Bounds, Store } from "./memory-store.js"
  */
 import { newId } from "../base/new-id.js";
 import { HeadgateError } from "../index.js";
 import { isKept, isUnderWay } from "./entry.js";
-import { checkRoom, heldAfter } from "./memory-store.js";
+import { checkRoom, heldAfter, LEFT } from "./memory-store.js";
 
 const DATABASE = "headgate-outbox";
 const ENTRIES = "entries";
@@ -30,6 +32,15 @@ export async function openIndexedDbStore(queue, bounds) {
   /** @type {Promise<IDBDatabase> | undefined} */
   let opened;
   let isClosed = false;
+  /** Counts how often the page has gone into the back/forward cache, and at which count it was last alone. */
+  let leaves = 0;
+  let alone = 0;
+  /** Settled while the page is not there. */
+  let present = Promise.resolve();
+  let comeBack = () => {};
+  /** Transactions under way, and whether the page may leave them. @type {Map<IDBTransaction, boolean>} */
+  const running = new Map();
+  const watching = new AbortController();
 
   /** Return the database. It is opened again when the browser has closed it (the user has cleared the site's data), or could not open it. */
   function database() {
@@ -47,29 +58,42 @@ export async function openIndexedDbStore(queue, bounds) {
   }
 
   /**
-   * Run one transaction.
+   * Run one transaction, and return its result.
+   * @template T @param {IDBTransactionMode} mode
    * @param {IDBTransactionDurability} durability `strict`: when the promise is resolved, it survives a power failure too
-   * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<unknown>} act
+   * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<T>} act called again if the page has left in the middle
+   * @returns {Promise<T>}
    */
-  async function change(durability, act) {
-    const transaction = (await database()).transaction([ENTRIES, TOTALS], "readwrite", { durability });
+  async function run(mode, durability, act) {
+    const opened = await database();
+    await present;
+    const transaction = opened.transaction([ENTRIES, TOTALS], mode, { durability });
+    running.set(transaction, false);
     const ended = new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
       transaction.onabort = () => reject(transaction.error);
     });
     ended.catch(() => {});
     try {
-      await act(transaction.objectStore(ENTRIES), transaction.objectStore(TOTALS));
+      const made = await act(transaction.objectStore(ENTRIES), transaction.objectStore(TOTALS)).catch((error) => {
+        if (!transaction.error && !running.get(transaction)) transaction.abort();
+        throw error;
+      });
+      await ended;
+      return made;
     } catch (error) {
-      if (!transaction.error) transaction.abort();
+      if (running.get(transaction)) return run(mode, durability, act);
       throw error;
+    } finally {
+      running.delete(transaction);
     }
-    await ended;
   }
 
   /** Replace an entry if it is still there; without `next`, remove it. @param {IDBTransactionDurability} durability @param {Entry} entry @param {Entry} [next] */
   const replace = (durability, { key }, next) =>
-    change(durability, async (rows, sums) => {
+    run("readwrite", durability, async (rows, sums) => {
+      // Others have changed it since.
+      if (alone !== leaves) throw LEFT;
       const row = await result(rows.get(key));
       if (!row) return;
       sums.put(heldAfter(await result(sums.get(queue)), row, next), queue);
@@ -81,14 +105,39 @@ export async function openIndexedDbStore(queue, bounds) {
     return new Set(held.flatMap(({ name: lock = "" }) => (lock.startsWith(tabs) ? [lock.slice(tabs.length)] : [])));
   }
 
+  /** Take the lock of a tab that lives, and return the way to give it up. @returns {Promise<() => void>} */
+  const live = () =>
+    new Promise((resolve, reject) => {
+      navigator.locks.request(tabs + tab, () => new Promise((end) => resolve(() => end(undefined)))).catch(reject);
+    });
+
   await database();
   // Firefox grants a frame of another site locks, and does not list them.
   await living();
-  /** Give up the lock of a tab that lives. @type {() => void} */
-  const die = await new Promise((resolve, reject) => {
-    navigator.locks.request(tabs + tab, () => new Promise((end) => resolve(() => end(undefined)))).catch(reject);
-  });
+  /** Give up the lock of a tab that lives. */
+  let die = await live();
   const channel = new BroadcastChannel(name);
+  /** @param {string} event @param {() => void} act */
+  const watch = (event, act) => globalThis.addEventListener?.(event, (/** @type {any} */ { persisted }) => persisted && act(), watching);
+  watch("pagehide", () => {
+    leaves++;
+    die();
+    present = new Promise((resolve) => {
+      comeBack = resolve;
+    });
+    for (const transaction of running.keys()) {
+      try {
+        transaction.abort();
+        running.set(transaction, true);
+      } catch {
+        // It has everything, and ends without the page.
+      }
+    }
+  });
+  watch("pageshow", async () => {
+    die = await live();
+    comeBack();
+  });
 
   return {
     tab,
@@ -96,24 +145,36 @@ export async function openIndexedDbStore(queue, bounds) {
     outlives: true,
 
     add: (entry) =>
-      change("strict", async (rows, sums) => {
+      run("readwrite", "strict", async (rows, sums) => {
         const { events, bytes } = (await result(sums.get(queue))) ?? { events: 0, bytes: 0 };
         checkRoom(bounds, { events, bytes }, entry.bytes);
         sums.put({ events: events + 1, bytes: bytes + entry.bytes }, queue);
         await result(rows.add({ ...entry, queue }));
       }),
 
-    async entries() {
-      const rows = (await database()).transaction(ENTRIES).objectStore(ENTRIES).index(QUEUE);
-      return (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.getAll(each))))).flat();
-    },
+    entries: () => run("readonly", "default", async (rows) => (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.index(QUEUE).getAll(each))))).flat()),
 
     // The state of an entry about to be sent must survive; losing any other step only leaves a doubt.
     put: (entry) => replace(isUnderWay(entry) ? "strict" : "relaxed", entry, entry),
 
     remove: (entry) => replace("relaxed", entry),
 
-    alone: async (act) => navigator.locks.request(name, act),
+    async alone(act) {
+      const before = leaves;
+      let acts = Promise.resolve(0);
+      const begin = () => {
+        alone = leaves;
+        acts = act();
+        return acts;
+      };
+      try {
+        return await navigator.locks.request(name, begin);
+      } catch (error) {
+        // Its last step ends before another turn begins.
+        await acts.catch(() => {});
+        throw before === leaves ? error : LEFT;
+      }
+    },
 
     living,
 
@@ -125,6 +186,7 @@ export async function openIndexedDbStore(queue, bounds) {
 
     close() {
       channel.close();
+      watching.abort();
       die();
       isClosed = true;
       opened?.then((database) => database.close(), () => {});

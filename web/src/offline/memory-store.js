@@ -26,6 +26,9 @@
 import { HeadgateError } from "../index.js";
 import { isKept } from "./entry.js";
 
+/** The fault of an act or a change that the page has left in the middle: others have gone on, and it begins anew. */
+export const LEFT = Error("the page was left");
+
 /** @param {Bounds} bounds @returns {Store} */
 export function createMemoryStore(bounds) {
   const tab = "this";

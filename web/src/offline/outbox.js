@@ -36,6 +36,7 @@ import { report } from "../base/report.js";
 import { TEXTS } from "../language/options.js";
 import { checkPayload, checkTopic, HeadgateError } from "../index.js";
 import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTell, isUnderWay, surplusOf, take } from "./entry.js";
+import { LEFT } from "./memory-store.js";
 
 /** The longest time between two looks: whatever should have woken the outbox may not have come. */
 const LOOK_MS = 5000;
@@ -133,8 +134,8 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
         isReported = false;
       } catch (error) {
         // The storage: what it has kept is tried again, every few seconds.
-        if (!life.is("closed") && !isReported) report(error);
-        isReported = true;
+        if (!life.is("closed") && !isReported && error !== LEFT) report(error);
+        isReported = error !== LEFT;
       }
       life.take("end");
     } while (life.is("passing"));
@@ -152,9 +153,15 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     const entries = await store.entries();
     // In this order: a page that has added an entry lives, or has ended.
     const living = await store.living();
-    for (const { key, tab, ticket } of entries) {
+    for (const entry of entries) {
+      const { key, tab, ticket } = entry;
       gone.delete(key);
-      if (tab === store.tab) lost.delete(ticket);
+      if (tab !== store.tab) continue;
+      lost.delete(ticket);
+      if (!isKept(entry)) continue;
+      // Another page has reported it, while this one was in the back/forward cache.
+      waiting.get(ticket)?.resolve(entry.receipt);
+      waiting.delete(ticket);
     }
     // They ended before this page was alone.
     for (const key of gone) givenUp(key);
@@ -334,7 +341,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
       if (life.is("closed")) return better.close();
       store = better;
       store.listen(() => {
-        tellOurs().catch(report);
+        tellOurs().catch((error) => error !== LEFT && report(error));
         wake();
       });
     },

@@ -10,7 +10,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
-import { EVENT, PRESENCE, REFRESH, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { CURSOR, EVENT, PRESENCE, REFRESH, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
 import { meets } from "../language/pattern-index.js";
 import { endpointOf } from "./address.js";
@@ -33,6 +33,8 @@ const HELD_BACK_MS = 4000;
 /** How long a long-poll waits, in seconds, and how much longer its answer may take. */
 const POLL_S = 25;
 const SLACK_MS = 10_000;
+/** The log has no more where a poll is not answered in this time: each poll begins with what came since the one before. */
+const LEVEL_MS = 1000;
 /** A joined client asks so often where no gateway has answered, and in between waits for so long: a proxy may lead to another one then. */
 const TRIES = 3;
 const AGAIN_MS = 200;
@@ -137,7 +139,8 @@ export function createHttp(address, { path = "" }, owner) {
         const body = { ...auth, subscriptions, resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
         const kind = polls ? "application/json" : "text/event-stream";
-        const answer = await ask(streamOf(address, path, "stream", polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal);
+        const level = first ? 0 : startTimer(() => owner.arrived(CURSOR, [place]), LEVEL_MS);
+        const answer = await ask(streamOf(address, path, "stream", polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal).finally(() => clearTimeout(level));
         if (signal.aborted) return;
         known ||= polls;
         // A sign-in page is no stream.

@@ -542,6 +542,21 @@ describe("a stream that something holds back", () => {
     assert.equal(outcome.settled.ok, true);
   });
 
+  it("has everything where the next poll is not answered at once, although its last events came from the log", async () => {
+    const poll = await held();
+    await poll.whole(200, answer("e:100", [], [noticed(poll, 100)]));
+    await asked.at(-1).whole(200, answer("e:103", [said(103)], []));
+    const cursors = () => named("arrived").flatMap(([, name, args]) => (name === "cursor" ? args : []));
+    assert.deepEqual(cursors(), []);
+    await pass(1000);
+    assert.deepEqual(cursors(), [{ epoch: "e", offset: 103 }]);
+    await asked.at(-1).whole(200, answer("e:104", [said(104)], []));
+    transport.disconnect();
+    await turn();
+    await pass(1000);
+    assert.equal(cursors().length, 1);
+  });
+
   it("changes subscriptions with the next poll", async () => {
     const poll = await held();
     await poll.whole(200, answer("e:100", [], [noticed(poll, 100)]));

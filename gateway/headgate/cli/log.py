@@ -216,6 +216,7 @@ _WORDS = {
     "discarded": "with a full queue missed it, and were notified",
     "conflated": "that got a newer one of its topic instead",
     "left_to_log": "that lagged, and read it from the log",
+    "gone": "whose connection was gone",
 }
 
 _PHRASES = {

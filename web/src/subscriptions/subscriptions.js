@@ -85,8 +85,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
 
     /** The handlers of a pattern have everything up to the client's position, also if the answer to their request has not come. @param {string} pattern */
     followed(pattern) {
-      const subscription = all.get(pattern);
-      if (subscription) Object.assign(subscription, { replays: [], followed: true });
+      Object.assign(all.get(pattern) ?? {}, { replays: [], followed: true });
     },
 
     /**

@@ -165,7 +165,7 @@ class Facts:
         names, self._changed = set(self.values) if whole_row else self._changed, set()
         return {name: self.values.get(name) for name in names}
 
-    def asked(self) -> Sequence[str] | None:
+    def wanted_fields(self) -> Sequence[str] | None:
         return self.names
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:

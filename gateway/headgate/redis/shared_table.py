@@ -61,7 +61,7 @@ class Use(Protocol):
     def fields(self, *, whole_row: bool) -> Mapping[str, str | bytes | int | None]:
         """Return the changed fields (None: removed), or all fields if `whole_row`."""
 
-    def asked(self) -> Sequence[str] | None:
+    def wanted_fields(self) -> Sequence[str] | None:
         """Return the names of the fields to read from the others; None for all; NOTHING, and it may not be called this turn."""
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
@@ -203,7 +203,7 @@ class SharedTable:
         commands: list[Command] = []
         for use in self._uses if whole_row else uses:
             commands += self._writing(use, whole_row=whole_row)
-        only_writes = not (is_full or whole_row) and all(use.asked() is NOTHING for use in uses)
+        only_writes = not (is_full or whole_row) and all(use.wanted_fields() is NOTHING for use in uses)
         commands.insert(0, ("HMGET", LOADS, self.id) if only_writes else ("HGETALL", LOADS))
         own, row = self._own(now_s, skew_s)
         commands.append(("HSET", LOADS, self.id, row))
@@ -277,24 +277,24 @@ class SharedTable:
         reading: list[tuple[str, str, Sequence[str] | None]] = []
         copies: dict[str, dict[str, Fields]] = {use.kind: {key: {} for key in others} for use in uses}
         for use in uses:
-            asked = use.asked()
+            wanted = use.wanted_fields()
             for process, row in others.items():
                 version = row.versions.get(use.kind, 0)
                 known, fields = self._copies.get((use.kind, process), (0, {}))
-                if asked is None and version == known and not whole:
+                if wanted is None and version == known and not whole:
                     copies[use.kind][process] = fields
-                elif version and (asked is None or asked):
+                elif version and (wanted is None or wanted):
                     key = table_key(use.kind, process)
-                    commands.append(("HGETALL", key) if asked is None else ("HMGET", key, *asked))
-                    reading.append((use.kind, process, asked))
+                    commands.append(("HGETALL", key) if wanted is None else ("HMGET", key, *wanted))
+                    reading.append((use.kind, process, wanted))
         replies = call_all(self._client, commands)[1 if gone else 0 :] if commands else []
         self._copies = {each: copy for each, copy in self._copies.items() if each[1] in others}
-        for (kind, process, asked), reply in zip(reading, replies, strict=True):
-            if asked is None:
+        for (kind, process, wanted), reply in zip(reading, replies, strict=True):
+            if wanted is None:
                 fields = {name.decode("utf-8", "replace"): value for name, value in reply.items()}
                 self._copies[kind, process] = (others[process].versions[kind], fields)
             else:
-                fields = dict(zip(asked, reply, strict=True))
+                fields = dict(zip(wanted, reply, strict=True))
             copies[kind][process] = fields
         return copies
 

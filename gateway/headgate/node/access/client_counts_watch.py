@@ -54,7 +54,7 @@ class ClientCountsWatch:
         return self._table.begun and self._turned.wait(TURN_WAIT_S)
 
     def fields(self, *, whole_row: bool) -> dict[str, int | None]:
-        """Return the changed counts, or all, and store the question for `asked`."""
+        """Return the changed counts, or all, and store the question for `wanted_fields`."""
         self._questions = [kind.places.next_question() for kind in self._kinds]
         fields: dict[str, int] = {}
         for kind, (sent, _) in zip(self._kinds, self._questions, strict=True):
@@ -62,7 +62,7 @@ class ClientCountsWatch:
             fields |= {kind.field(name): count for name, count in counts.items()}
         return {field: count or None for field, count in fields.items()}
 
-    def asked(self) -> list[str]:
+    def wanted_fields(self) -> list[str]:
         """Return the fields of the users and addresses in question."""
         return [kind.field(name) for kind, (_, asked) in self._pairs() for name in asked]
 

@@ -205,7 +205,7 @@ class ProcessStatsWatch:
             return {_REPORT: msgspec.msgpack.encode(self._own)}
         return {_REPORT: None} if had_written and not whole_row else {}
 
-    def asked(self) -> Sequence[str] | None:
+    def wanted_fields(self) -> Sequence[str] | None:
         """Ask for the statistics of the others if a page is here."""
         return None if self._watching else NOTHING
 

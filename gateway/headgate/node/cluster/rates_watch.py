@@ -43,7 +43,7 @@ class RatesWatch:
                 fields[f"{label}:{name}"] = None if each is None else "{} {}".format(*each)
         return fields
 
-    def asked(self) -> None:
+    def wanted_fields(self) -> None:
         """Ask for everything."""
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:

@@ -23,12 +23,23 @@ SETTINGS = {
     "HEADGATE_INBOUND_PER_S": "2000",
 }
 
-# As WebKit keeps a page in its back/forward cache: it hears nothing.
+# As WebKit keeps a page in its back/forward cache: it hears nothing, its locks are taken away, and it gets no others.
 KEEP = """
+  for (const each of ["online", "offline", "visibilitychange"])
+    addEventListener(each, (event) => window.isAway && event.stopImmediatePropagation(), true);
   const { set } = Object.getOwnPropertyDescriptor(BroadcastChannel.prototype, "onmessage");
   Object.defineProperty(BroadcastChannel.prototype, "onmessage", {
     set(hear) { set.call(this, (message) => window.isAway || hear(message)); },
   });
+  const { request } = LockManager.prototype;
+  const lock = (...words) => request.apply(navigator.locks, words);
+  LockManager.prototype.request = async (...words) => {
+    while (window.isAway) await new Promise((wake) => setTimeout(wake, 20));
+    return lock(...words);
+  };
+  const locks = async () => (await navigator.locks.query()).held;
+  const own = crypto.randomUUID();
+  const me = lock(own, async () => (await locks()).find(({ name }) => name === own).clientId);
   const { transaction } = IDBDatabase.prototype;
   IDBDatabase.prototype.transaction = function (...words) {
     const made = transaction.apply(this, words);
@@ -36,7 +47,11 @@ KEEP = """
       window.leaves = false;
       window.isAway = true;
       made.onerror = () => { window.isCut = true; };
-      queueMicrotask(() => dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true })));
+      queueMicrotask(async () => {
+        dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }));
+        const id = await me;
+        for (const { name, clientId } of await locks()) if (clientId === id) lock(name, { steal: true }, () => {});
+      });
     }
     return made;
   };

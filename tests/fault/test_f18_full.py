@@ -52,6 +52,8 @@ def test_a_full_redis_refuses_honestly_and_readers_go_on(
         publishing.wait_for(20)
         gone.leave(hard=True)
         publish_burst(site.redis.url, publishing.history, MISSED, site.load.payload_bytes)
+        # What a gateway has not received when its feed ends comes after the fault.
+        wait_until_had(swarm, publishing.history, *site.head())
         with full(site):
             wait_for(lambda: len(publishing.denied) >= 10, "publishers to be refused")
             first_s = next(iter(publishing.denied.values()))

@@ -553,6 +553,14 @@ describe("a client that comes back, with handlers that want the newest alone", (
     assert.deepEqual(calls, [["newest", 103, 103]]);
   });
 
+  it("leave what is held to a later page that resumes where this one stands", async () => {
+    await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")));
+    for (const [topic, offset] of [["price.a", 102], ["price.b", 104], ["price.a", 106]]) missed(topic, offset);
+    assert.equal(gate.state.offset, 103);
+    gateway.emit("cursor", { epoch: "e1", offset: 109 });
+    assert.equal(gate.state.offset, 109);
+  });
+
   it("get what is held before a gap is told", async () => {
     const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")) && gate.on("delivery:gap", record("gap")));
     missed("price.a", 102);

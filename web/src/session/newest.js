@@ -49,6 +49,9 @@ export function createNewest(subscriptions, deliver, tell) {
       return true;
     },
 
+    /** Return an offset up to which nothing is held. */
+    upTo: () => (held.values().next().value?.[2].offset ?? Infinity) - 1,
+
     flush,
   };
 }

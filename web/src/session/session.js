@@ -226,12 +226,13 @@ export function createSession(gate, address, options) {
 
   /** @returns {State} */
   function state() {
+    const { epoch = null, offset = null } = cursor.position() ?? {};
     return {
       ...facts,
       ...counts,
-      epoch: null,
-      offset: null,
-      ...cursor.position(),
+      epoch,
+      // A later page resumes here, so it must have what handlers have not had yet.
+      offset: offset && Math.min(offset, newest.upTo()),
       position: cursor.state(),
       status: connection.status(),
       connection: coarseOf(connection.status()),

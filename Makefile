@@ -175,8 +175,8 @@ py-test-together: $(DEV) build
 		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS) || $(PART) again $@ $(ALONE) $(BIN)/python -m pytest
 	@$(PART) passed $@
 
-# Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait: their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
-# at the end.
+# Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait. `make faults`
+# measures their figures, one after the other. The longest begin, or one would run alone at the end.
 LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_mixture.py tests/fault/test_f26_whole_gateway.py
 py-test-alone: $(DEV) build
 	@$(PART) begin $@ "Python: faults"

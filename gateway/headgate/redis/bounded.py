@@ -46,7 +46,7 @@ ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
 # The same in multiples of the time that the connection took to open, because a far server takes longer.
 ASK_WITHIN_RATIO = 3.0
 # No command waits for the question where an address leads if the connection took this long to open.
-FAR_S = 0.05
+ASK_APART_S = 0.05
 
 # The standard library's logging, as in budget.py.
 log = logging.getLogger("headgate.redis")
@@ -250,7 +250,7 @@ class Bounded:
                 return True  # without an answer the connection is useless
             finally:
                 self._within_s = None
-            if is_due and self.opened_in_s > FAR_S:
+            if is_due and self.opened_in_s > ASK_APART_S:
                 switch.asked(now_s, now_s + within_s, is_answered=True)  # until the thread knows better
                 # In an empty context, as the budget of this call is not the thread's.
                 Thread(target=Context().run, args=(self._ask_where, switch, now_s, within_s), daemon=True).start()

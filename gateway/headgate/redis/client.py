@@ -221,8 +221,7 @@ def check_server(client: Client) -> tuple[str, str]:
 
     Raises:
         BusRefused: it is too old, not Redis, a replica, or a Cluster's node at a plain URL, or the password is wrong. One line
-            names
-            the fault and the requirement.
+            names the fault and the requirement.
         BusUnavailable: nothing answers there.
     """
     servers = [_checked(server, in_cluster=isinstance(client, ClusterClient)) for server in primaries(client)]

@@ -62,7 +62,7 @@ class Use(Protocol):
         """Return the changed fields (None: removed), or all fields if `whole_row`."""
 
     def wanted_fields(self) -> Sequence[str] | None:
-        """Return the names of the fields to read from the others; None for all; NOTHING, and it may not be called this turn."""
+        """Return the names of the fields to read from the others, or None for all. Without `receive` in this turn: NOTHING."""
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Take the fields of each other live process. `lost`: Redis had lost writes of this process."""

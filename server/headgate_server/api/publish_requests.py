@@ -29,9 +29,8 @@ class Asked:
 
     Attributes:
         environ: the WSGI environment.
-        body: returns the body of at most a number of bytes. Waits for it. Raises PayloadTooLarge or RequestEntityTooLarge if it
-            is
-            too large, without reading if it declares its length.
+        body: returns the body, of at most the given number of bytes. Waits for it. Raises PayloadTooLarge or
+            RequestEntityTooLarge if it is too large, without reading if it declares its length.
         known: the caller, stored by the answering function. The next request with the same head inherits it.
     """
 

@@ -160,8 +160,7 @@ class WebPush(Consumer):
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
             OutcomeUnknown, Retry: as `webhook.post.PacedPost`. Retry also for any answer except a 2xx, 404, 410 or 413, and
-                while
-                services without trust rest.
+                while services without trust rest.
         """
         if (raw := self._stored(delivery).get(delivery.key)) is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()

@@ -147,9 +147,8 @@ class Worker:
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.
         abandoned: set when it must no longer wait for Redis.
-        taking: held by the worker of this process that takes a page. It also holds it while it handles a task that one more
-            lost
-            process would make `poison`, so that no concurrent task is blamed.
+        taking: held by the worker of this process that takes a page. That worker keeps it while it handles a task that
+            one more lost process would make `poison`, so that no concurrent task is blamed.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ LEAST_FENCE_TIMEOUT_S = 0.25
 # A fence takes two round trips. Its interval is at least this many, so that a far Redis does not make it late.
 FENCE_ROUND_TRIPS = 3.0
 # A round trip from which on the log says that Redis is far.
-FAR_S = 0.25
+REPORT_FAR_S = 0.25
 # The least time between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
 EXPEDITED_INTERVAL_S = 0.002
 # If a pattern takes longer to become active, its subscription is refused. A dead connection is noticed sooner.
@@ -340,7 +340,7 @@ class Bus:
         if self._link is None:
             return
         round_trip_s = min(round_trip_s, self._link.opened_in_s)
-        was_far, self._is_far = self._is_far, round_trip_s > FAR_S
+        was_far, self._is_far = self._is_far, round_trip_s > REPORT_FAR_S
         if self._is_far and not was_far:
             effect = "a join takes three or more round trips, and a publish one"
             log.warning("Redis is far", namespace=self._namespace, round_trip_ms=round(round_trip_s * 1000), effect=effect)

@@ -178,8 +178,7 @@ class Namespace:
 
         The newest event comes first. `before` is the position to continue from, or None if the log has no older events. One
         call reads one page of the log, so it may return fewer than `limit`, or none. May switch greenlets. Raises
-        InvalidRequest,
-        InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused.
+        InvalidRequest, InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused.
         """
         pattern, before, before_epoch, limit = read_history(request)
         self._wait_to_read(client, pattern)

@@ -1,9 +1,8 @@
 """The client for commands to Redis has a small pool of connections, and its calls raise this project's errors.
 
 Threads and greenlets may share a client, because each command borrows a connection. Give each role (log reader, fence,
-publisher) its
-own client, so that no role stalls another. Run commands through `call` and `call_many`. There are no hidden retries, so nothing
-is written twice without the caller's knowledge. Never kill a greenlet inside a call.
+publisher) its own client, so that no role stalls another. Run commands through `call` and `call_many`. There are no hidden
+retries, so nothing is written twice without the caller's knowledge. Never kill a greenlet inside a call.
 
 Error messages have host, port, path and the answer of Redis, never the password of a URL. An error of connecting has a note
 (PEP 678) with the remedy.

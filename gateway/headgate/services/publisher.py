@@ -252,8 +252,7 @@ class Publisher:
         Args:
             topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
             data: any JSON value (None, bool, numbers, str, lists and tuples, dicts with str keys), or a type that msgspec
-                encodes
-                (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
+                encodes (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
                 docs/data.md has the whole table.
             id: makes publishing idempotent within the topic, for 300 s (less at a high rate). 1 to 128 characters of
                 `A-Z a-z 0-9 _ . : ~ -`, or None for a new id.

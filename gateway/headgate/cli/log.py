@@ -95,8 +95,8 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
     live.listen()
     if past is not None:
         past.show_all()  # events that came before the subscription
-    echo(f"listening to {pattern} in {namespace}", err=True)
     _warn_if_unknown(url, namespace)
+    echo(f"listening to {pattern} in {namespace}", err=True)
     for channel_topic, message in live.read():
         try:
             topic = check_topic(channel_topic)
@@ -137,14 +137,18 @@ def replay(pattern: str, since: str | None, until: str | None, namespace: str, r
 
 
 def _warn_if_unknown(url: str, namespace: str) -> None:
-    """Warn if no gateway has served the namespace, which may be misspelt. A gateway may start, so `tail` listens anyway."""
-    from headgate.errors import HeadgateError, NamespaceNotServed
+    """Warn if no gateway has served the namespace, which may be misspelt. A gateway may start, so `tail` listens anyway.
+
+    Raises BusRefused: events never come from there, for example from a Sentinel.
+    """
+    from headgate.errors import BusUnavailable, NamespaceNotServed
 
     try:
         need_namespace(url, namespace)
-    except HeadgateError as error:
-        if isinstance(error, NamespaceNotServed):  # the listener reports other faults of Redis
-            echo(f"headgate: {error.message}", err=True)
+    except NamespaceNotServed as error:
+        echo(f"headgate: {error.message}", err=True)
+    except BusUnavailable:  # the listener reports it, if it lasts
+        pass
 
 
 class _Past:

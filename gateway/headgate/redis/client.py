@@ -31,7 +31,7 @@ from .cluster import shown_command, slot_of
 from .cluster_client import ClusterClient
 from .connections import ROUND_TRIPS as ROUND_TRIPS
 from .connections import Command, address_of, exchange, open_server, redacted_address, run
-from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refusal_of, refused
+from .faults import CURES, NAME_SENTINELS, NEEDED, NO_MEMORY, NO_PERMISSION, refusal_of, refused
 
 Client = redis.Redis | ClusterClient
 
@@ -219,8 +219,8 @@ def check_server(client: Client) -> tuple[str, str]:
     """Return (name, version), such as ("Redis", "7.0.15") or ("Valkey", "9.1.2"), of the server, or of a Cluster's oldest.
 
     Raises:
-        BusRefused: it is too old, not Redis, a replica, or a Cluster's node at a plain URL, or the password is wrong. One line
-            names the fault and the requirement.
+        BusRefused: it is too old, not Redis, a Sentinel, a replica, or a Cluster's node at a plain URL, or the password is
+            wrong. One line names the fault and the requirement.
         BusUnavailable: nothing answers there.
     """
     servers = [_checked(server, in_cluster=isinstance(client, ClusterClient)) for server in primaries(client)]
@@ -269,6 +269,8 @@ def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
     mode = reply.get("redis_mode") or reply.get("server_mode")
     if mode == "cluster" and not in_cluster:
         raise refused(f"{where} is a node of a Cluster: begin the URL with redis+cluster:// (or rediss+cluster:// for TLS)")
+    if mode == "sentinel":
+        raise refused(f"{where} is a Sentinel: {NAME_SENTINELS}")
     name, version = _version(reply).split(" ", 1)
     if name == "Redis" and not is_new_enough(version):
         raise refused(f"Redis {version} at {where} is too old; needed: {NEEDED}")

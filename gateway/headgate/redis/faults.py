@@ -43,14 +43,15 @@ NO_MEMORY = "OOM"
 LOADING = "LOADING"
 WRONG_TYPE = "WRONGTYPE"
 NO_FUNCTION = "NOFUNCTION"
-NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
+NO_COMMAND = "NOCOMMAND"
 NO_CLUSTER = "NOCLUSTER"
 # Refusals of a wrong or former password.
 LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
+_UNKNOWN_COMMAND = re.compile(r"unknown command ['`](\w+).*", re.DOTALL)
 # The texts of replies without a code, or with a code that redis-py before 8 drops.
 _CODES_OF_TEXTS = (
     (re.compile(r"Function not found"), NO_FUNCTION),
-    (re.compile(r"unknown command ['`](FCALL|FCALL_RO|FUNCTION)\b.*", re.IGNORECASE | re.DOTALL), NO_FUNCTIONS_AT_ALL),
+    (_UNKNOWN_COMMAND, NO_COMMAND),
     (re.compile(r"This instance has cluster support disabled"), NO_CLUSTER),
     # A function that hits this error stops there. The key may be on the other node, or not exist.
     (re.compile(r".*(access a non local key in a cluster node|undeclared keys were accessed).*", re.DOTALL), "TRYAGAIN"),
@@ -81,6 +82,7 @@ _MEANING = {
     "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }
 _ABOUT_A_COMMAND = frozenset({NO_PERMISSION, WRONG_TYPE})
+NAME_SENTINELS = "begin the URL with redis+sentinel:// and name the primary: redis+sentinel://HOST:PORT/PRIMARY/0"
 # What people can do about a refusal.
 CURES = {
     NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; it accepts events again once there is room",
@@ -90,6 +92,7 @@ CURES = {
     "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     NO_PERMISSION: "give this Redis user the rights of docs/operations/redis-users.md, or name another one in HEADGATE_REDIS_URL",
+    NO_COMMAND: f"where a Sentinel listens, {NAME_SENTINELS}",
     WRONG_TYPE: "another program writes keys named hg:… here; remove its key, or name another database in HEADGATE_REDIS_URL",
     LOADING: "wait until it has loaded its data; INFO persistence shows the progress",
     "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
@@ -155,8 +158,8 @@ def translate(error: BaseException, where: str = "Redis", asked: str = "") -> He
         detail = f" for {asked}{detail}"
     if code in _PASSING:
         return unavailable(f"{where}: {_MEANING.get(code, code)}{detail}", code)
-    if code == NO_FUNCTIONS_AT_ALL:
-        return refused(f"the server at {where} has no functions; needed: {NEEDED}", code)
+    if unknown := _UNKNOWN_COMMAND.fullmatch(text):
+        return refused(f"the server at {where} does not know the command {unknown[1]}; needed: {NEEDED}", code)
     if code in _MEANING or isinstance(error, redis.AuthenticationError):
         return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{detail}", code)
     if isinstance(error, redis.ConnectionError | OSError | ImportError):

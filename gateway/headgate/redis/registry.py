@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
-from .client import Client, call, call_all, call_at, call_many, database, place_of
+from .client import Client, call, call_all, call_at, call_many, database, is_forbidden, place_of
 from .connections import Command
 from .faults import reading
 from .functions import server_token, write_all
@@ -123,13 +123,15 @@ def need_known(client: Client, namespace: str) -> None:
 
     Raises:
         NamespaceNotServed: no gateway has served it, and it has no log.
-        BusUnavailable: as `redis.client.call`. Does nothing for a user without the right to read.
+        BusUnavailable, BusRefused: as `redis.client.call`. Does nothing for a user without the right to read.
     """
     try:
         is_served, known = has_been_served(client, namespace)
         is_known = is_served or bool(call(client, "EXISTS", head_key(namespace)))
-    except BusRefused:
-        return
+    except BusRefused as error:
+        if is_forbidden(error):
+            return
+        raise
     if not is_known:
         raise NamespaceNotServed(namespace, known)
 

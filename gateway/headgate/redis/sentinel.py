@@ -27,10 +27,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.settings.addresses.redis_url import Node, RedisUrl
+from headgate.settings.addresses.redis_url import Node, RedisUrl, shown_node
 
 from .bounded import Connection, TlsConnection
 from .budget import left_s
+from .faults import LOCKED_OUT, NO_COMMAND, reason_of, reply_of
 from .primary_switch import ASK_EVERY_SENTINEL_S, MAX_ADDRESSES
 
 # A silent Sentinel must not use up the time of the others, so for a while it is asked last, or not at all.
@@ -74,6 +75,7 @@ class Discovery:
         self._last: dict[Node, Answer] = {}  # the last answer of each Sentinel
         self._turn = 0
         self._silent_until_s: dict[Node, float] = {}
+        self._faults: dict[Node, str] = {}  # why the last question to a Sentinel brought no primary
         own = dict(address.sentinel)
         self._kind = TlsConnection if own.get("tls", address.tls) else Connection
         self._options: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
@@ -99,7 +101,8 @@ class Discovery:
             if len(answers) > len(hosts) / 2 if known is None else answer == known or answer.epoch > known.epoch:
                 break
         if not answers:
-            raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
+            faults = self._shown_faults()
+            raise redis.ConnectionError(f"none of them answers and knows a primary of that name that is up ({faults})")
         return self._counted(answers).node
 
     def newer_primary(self, within_s: float) -> Node | None:
@@ -138,20 +141,31 @@ class Discovery:
             try:
                 answer = self._ask(sentinel, wait_s)
             except redis.TimeoutError:
+                self._faults[sentinel] = "no answer in time"
                 if wait_s >= LEAST_SILENCE_S:
                     self._silent_until_s[sentinel] = monotonic() + SILENT_S
                 continue
-            except redis.ConnectionError:
+            except redis.ConnectionError as error:
+                self._faults[sentinel] = fault_of(error)
                 self._silent_until_s[sentinel] = monotonic() + SILENT_S
                 continue
             self._silent_until_s.pop(sentinel, None)
-            if answer is not None:
+            if isinstance(answer, str):
+                self._faults[sentinel] = answer
+            else:
                 longest_s = SECOND_TIMEOUT_S
                 self._last[sentinel] = answer
                 yield answer
 
-    def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
-        """Return the answer of a Sentinel; None if it knows no running primary of that name.
+    def _shown_faults(self) -> str:
+        """Return why each Sentinel named no primary, in few words."""
+        faults = {node: self._faults.get(node, "not asked") for node in self.address.hosts}
+        if len(set(faults.values())) == 1:
+            return next(iter(faults.values()))
+        return ", ".join(f"{shown_node(node)}: {fault}" for node, fault in faults.items())
+
+    def _ask(self, sentinel: Node, wait_s: float) -> Answer | str:
+        """Return the answer of a Sentinel, or why it has none.
 
         Raises redis.ConnectionError, redis.TimeoutError: it does not answer.
         """
@@ -168,7 +182,7 @@ class Discovery:
         finally:
             with suppress(redis.RedisError, OSError):
                 client.close()
-        return read_answer(state, node)
+        return read_answer(state, node) or fault_of(state)
 
 
 @lru_cache(MAX_ADDRESSES)
@@ -189,3 +203,13 @@ def read_answer(state: Any, node: Any) -> Answer | None:
     is_promoted = named != (str(state["ip"]), int(state["port"]))
     is_up = state["is_master"] and not state["is_sdown"] and not state["is_odown"]
     return Answer(int(state["config-epoch"]), named) if is_promoted or is_up else None
+
+
+def fault_of(state: Any) -> str:
+    """Return why a Sentinel names no primary, from its reply to SENTINEL MASTER or the error of the connection."""
+    if not isinstance(state, Exception):
+        return "the primary is down"
+    code = reply_of(state)[0]
+    if code == NO_COMMAND:
+        return "not a Sentinel"
+    return "wrong sentinel_username or sentinel_password" if code in LOCKED_OUT else reason_of(state)

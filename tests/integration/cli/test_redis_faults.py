@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.integration.cli.conftest import Run, error_and_advice
 from tests.support.answering import answering
 from tests.support.certificates import Authority
+from tests.support.sentinels import Server
 
 COMMANDS = [
     ("publish", "a", "1"),
@@ -28,10 +30,14 @@ COMMANDS = [
 
 @pytest.fixture
 def places(redis_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Our Redis, and two servers that are none: a web server, and one that speaks TLS with an untrusted certificate."""
+    """Our Redis, and three servers that are none.
+
+    A web server, one that speaks TLS with an untrusted certificate, and a Sentinel.
+    """
     reply = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
-    with answering(reply) as http, answering(reply, Authority(tmp_path).server_context("localhost")) as tls:
-        yield {"ours": redis_url, "http": http, "tls": tls}
+    sentinel = Server(tmp_path / "sentinel", sentinel=True)
+    with answering(reply) as http, answering(reply, Authority(tmp_path).server_context("localhost")) as tls, closing(sentinel):
+        yield {"ours": redis_url, "http": http, "tls": tls, "sentinel": f"127.0.0.1:{sentinel.port}"}
 
 
 @pytest.fixture
@@ -79,8 +85,9 @@ def test_a_command_that_runs_on_says_it_at_its_start(
         ("rediss://:hunter2@{http}/0", "{http}: no TLS", "without TLS the URL begins with redis://"),
         ("redis://:hunter2@{tls}/0", "{tls}", "if the server requires TLS, begin the URL with rediss://"),
         ("rediss://:hunter2@{tls}/0", "{tls}: its certificate was not accepted", "?ssl_ca_certs=FILE"),
+        ("redis://{sentinel}/0", "the server at {sentinel} does not know the command", "redis+sentinel://HOST:PORT/PRIMARY/0"),
     ],
-    ids=["password", "socket", "host", "not Redis", "no TLS there", "TLS there", "certificate"],
+    ids=["password", "socket", "host", "not Redis", "no TLS there", "TLS there", "certificate", "Sentinel"],
 )
 def test_it_says_why_redis_cannot_be_talked_to(
     run: Run, environment: dict[str, str], places: dict[str, str], command: tuple[str, ...], url: str, says: str, advises: str

@@ -22,7 +22,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
         (b"-NOAUTH Authentication required.\r\n", BusRefused, "password"),
         (b"-NOPERM User x has no permissions\r\n", BusRefused, "no permission"),
         (b"-MOVED 3999 127.0.0.1:6381\r\n", BusRefused, "is a node of a Cluster"),
-        (b"-ERR unknown command 'FCALL', with args\r\n", BusRefused, "needed: Redis 7.0"),
+        (b"-ERR unknown command 'FCALL', with args\r\n", BusRefused, "does not know the command FCALL; needed: Redis 7.0"),
         (b"-ERR something else\r\n", BusRefused, "something else"),
         (b"-WEIRD thing\r\n", BusRefused, "thing"),
         (b"-LOADING Redis is loading\r\n", BusUnavailable, "loading"),

@@ -12,6 +12,7 @@ from headgate import BusRefused, BusUnavailable, Publisher
 from headgate.redis.bounded import NewestReceipts
 from headgate.redis.client import call, check_primary, describe_server, open_client
 from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
+from headgate.redis.registry import need_known
 from headgate.redis.sentinel import LEAST_SILENCE_S, discovery_of
 from headgate.settings.addresses.redis_url import read_url
 from tests.support.sentinels import PRIMARY, Server, start_sentinels
@@ -37,7 +38,7 @@ def test_passwords_of_redis_and_of_sentinels_are_two(tmp_path: Path) -> None:
         without_sentinels = site.url.partition("?")[0]
         without_redis = site.url.replace(":redis-secret@", "")
         for url, kind, says in (
-            (without_sentinels, BusUnavailable, "none of them answers and knows a primary"),
+            (without_sentinels, BusUnavailable, "none of them answers and .*wrong sentinel_username or sentinel_password"),
             (without_redis, BusRefused, "password"),
         ):
             with pytest.raises(kind, match=says) as told:
@@ -46,13 +47,29 @@ def test_passwords_of_redis_and_of_sentinels_are_two(tmp_path: Path) -> None:
 
 
 def test_a_primary_that_no_sentinel_knows_is_one_clear_error(tmp_path: Path) -> None:
-    """The error names the primary and the Sentinels that were asked."""
+    """The error names the primary, the Sentinels that were asked, and what each of them answered."""
     with start_sentinels(tmp_path / "site") as site:
-        url = site.url.replace("/mymaster/", "/othermaster/")
-        with pytest.raises(
-            BusUnavailable, match=r"othermaster of the Sentinels 127\.0\.0\.1:\d+, .*: none of them answers and knows"
+        sentinel, redis = site.sentinels[0].port, site.servers[0].port
+        for hosts, answers in (
+            (f"127.0.0.1:{sentinel}", r"\(No such master with that name\)"),
+            (f"127.0.0.1:{redis},127.0.0.1:1", rf"\(127\.0\.0\.1:{redis}: not a Sentinel, 127\.0\.0\.1:1: connection refused\)"),
         ):
-            describe_server(url)
+            with pytest.raises(
+                BusUnavailable, match=rf"^.*: othermaster of the Sentinels .*: none of them .* {answers}$"
+            ) as told:
+                describe_server(f"redis+sentinel://{hosts}/othermaster")
+            assert hosts.replace(",", ", ") in str(told.value)
+
+
+def test_a_sentinel_in_place_of_the_primary_is_refused_by_name(tmp_path: Path) -> None:
+    """It is a server of the same program without its commands. A listener there would wait for events for ever."""
+    server = Server(tmp_path / "sentinel", sentinel=True)
+    with contextlib.closing(server):
+        with pytest.raises(BusRefused, match=rf"127\.0\.0\.1:{server.port} is a Sentinel: begin the URL with redis\+sentinel://"):
+            describe_server(server.url)
+        with open_client(server.url) as client, pytest.raises(BusRefused, match="does not know the command") as refused:
+            need_known(client, "chat")
+        assert "redis+sentinel://HOST:PORT/PRIMARY/0" in refused.value.__notes__[0]
 
 
 def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The variables that Kubernetes sets in a pod beside Services called `headgate`, `headgate-redis` and `headgate-statsd`."""
+"""The variables that Kubernetes sets in a pod beside Services called `headgate`, `headgate-redis` and `headgate-statsd`.
+
+And those that Docker's `--link redis:headgate-redis` sets besides.
+"""
 
 from __future__ import annotations
 
@@ -26,4 +29,7 @@ SERVICE_LINKS = {
     "HEADGATE_STATSD_PORT_8125_UDP_PROTO": "udp",
     "HEADGATE_STATSD_PORT_8125_UDP_PORT": "8125",
     "HEADGATE_STATSD_PORT_8125_UDP_ADDR": "10.96.4.8",
+    "HEADGATE_REDIS_NAME": "/gateway/headgate-redis",
+    "HEADGATE_REDIS_ENV_REDIS_VERSION": "7.4.1",
+    "HEADGATE_REDIS_PORT_6379_TCP_START": "tcp://172.17.0.3:6379",
 }

@@ -51,7 +51,7 @@ def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_no_setting() -> 
     """Kubernetes sets it in every pod that starts after the Service, so a deploy would stop. The operator reads it once."""
     assert Settings.read({"HEADGATE_PORT": "9000"}, SERVICE_LINKS) == Settings(port=9000)
     assert service_links_ignored(SERVICE_LINKS) == (
-        "ignored 23 variables that the orchestrator sets for a service, such as HEADGATE_PORT (enableServiceLinks: false)"
+        "ignored 26 variables that the orchestrator sets for a service, such as HEADGATE_PORT (enableServiceLinks: false)"
     )
     assert service_links_ignored({"HEADGATE_PORT": "9000", "PATH": "/bin"}) is None
 

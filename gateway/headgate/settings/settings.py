@@ -70,9 +70,10 @@ LET_IN = f"{CHECK_TOKENS}, or start with --dev on your own machine"
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Variables that Kubernetes sets in every container, unless `enableServiceLinks: false`, for a Service named headgate or
 # headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+# Docker's `--link` sets more, also the linked container's name and environment: https://docs.docker.com/engine/network/links/
 _SERVICE = rf"{PREFIX}(?:[A-Z0-9_]+_)?"
-_SERVICE_NAMES = re.compile(rf"{_SERVICE}(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-_SERVICE_PORT, _SERVICE_ADDRESS = re.compile(rf"{_SERVICE}PORT"), re.compile(r"(tcp|udp|sctp)://\S+:[0-9]+")
+_SERVICE_NAMES = re.compile(rf"{_SERVICE}(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z_]+)?|ENV_\w+)")
+_SERVICE_PORT, _SERVICE_VALUE = re.compile(rf"{_SERVICE}(PORT|NAME)"), re.compile(r"(tcp|udp|sctp)://\S+:[0-9]+|/\S+/\S+")
 # Quotes that `docker run --env-file` keeps around a value.
 _QUOTED = re.compile(r"""\s*(["']).*\1\s*""", re.DOTALL)
 # Names with our prefix for tools around the gateway (Makefile, tests, bench, publishers).
@@ -89,7 +90,7 @@ def is_service_link(name: str, value: object) -> bool:
     if _SERVICE_NAMES.fullmatch(name):
         return True
     # HEADGATE_PORT is also a setting.
-    return bool(_SERVICE_PORT.fullmatch(name) and isinstance(value, str) and _SERVICE_ADDRESS.fullmatch(value.strip()))
+    return bool(_SERVICE_PORT.fullmatch(name) and isinstance(value, str) and _SERVICE_VALUE.fullmatch(value.strip()))
 
 
 def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_variables_for_a_service_called_headgate_do_not_end_the_workers(capfd: p
     assert premises.fault is None
     assert (premises.has_reported("nobody"), premises.is_first("nobody"), premises.has_reported("nobody")) == (False, True, True)
     assert Settings.read(os.environ) == Settings()
-    assert capfd.readouterr().out.count("ignored 23 variables") == 1
+    assert capfd.readouterr().out.count("ignored 26 variables") == 1
 
 
 @pytest.mark.usefixtures("environment")

@@ -307,7 +307,7 @@ class World:
             for name in ("feed", "receive", "redis", "write", "wake", "fence_head"):
                 getattr(self, f"_do_{name}")()
             at_home = self._synced >= 3 and self.redis.left_behind is None and not self._cut
-            if at_home and not self._pipe and self._reading and all(map(self.feed.active, self._acquired)):
+            if at_home and not self._pipe and self._reading and all(map(self.feed.interest.active, self._acquired)):
                 break
             if step % 50 == 49:
                 self._do_tick()
@@ -599,7 +599,7 @@ class World:
     def _acquire(self, pattern: str) -> None:
         self._acquired.append(pattern)
         self.inputs += 1
-        self.feed.acquire(pattern)
+        self.feed.interest.acquire(pattern)
         self._look_at_active()
 
     def _look_at_active(self) -> None:
@@ -607,7 +607,7 @@ class World:
         if self.feed.epoch is None:
             return
         for pattern in self._acquired:
-            if pattern not in self.oracle.since and self.feed.active(pattern):
+            if pattern not in self.oracle.since and self.feed.interest.active(pattern):
                 self.oracle.active(pattern, self.feed.reached)
 
     def _do_acquire(self) -> None:
@@ -633,7 +633,7 @@ class World:
         if len(self._acquired) > keep:
             pattern = self._acquired.pop(keep + self._below(len(self._acquired) - keep))
             self.inputs += 1
-            self.feed.release(pattern, self._now_s)
+            self.feed.interest.release(pattern, self._now_s)
             if pattern not in self._acquired:
                 self.oracle.ended(pattern)
 

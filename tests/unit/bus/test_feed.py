@@ -14,6 +14,7 @@ from headgate.delivery.bus import feed as feed_module
 from headgate.delivery.bus import interest as interest_module
 from headgate.delivery.bus.actions import Action
 from headgate.delivery.bus.feed import Feed, State, Steps
+from headgate.delivery.bus.interest import Interest
 from headgate.delivery.bus.messages import Messages
 from headgate.events.event import Event
 from headgate.installation import build_in_use
@@ -76,11 +77,11 @@ class TakesAnyHole(Feed):
     """A whole feed that trusts an event after a hole."""
 
     def _next_events(self) -> list[Event]:
-        whole, self._interest.whole = self._interest.whole, False
+        whole, self.interest.whole = self.interest.whole, False
         try:
             return super()._next_events()
         finally:
-            self._interest.whole = whole
+            self.interest.whole = whole
 
 
 class ForgetsTheLog(Feed):
@@ -92,14 +93,19 @@ class ForgetsTheLog(Feed):
         super().answer(answer)
 
 
+class _TrustingInterest(Interest):
+    def active(self, pattern: str) -> bool:
+        if self.attached and self._acknowledged.issuperset(self._sources_of[pattern]):
+            return True
+        return super().active(pattern)
+
+
 class TrustsTheAcknowledgement(Feed):
     """A feed that takes a pattern for active as soon as Redis has acknowledged it."""
 
-    def active(self, pattern: str) -> bool:
-        interest = self._interest
-        if interest.attached and interest._acknowledged.issuperset(interest._sources_of[pattern]):
-            return True
-        return super().active(pattern)
+    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
+        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
+        self.interest = _TrustingInterest(namespace, sharded=sharded)
 
 
 class _WithoutCopies(Messages):
@@ -127,7 +133,7 @@ class SyncsTooMuch(Feed):
     """A feed whose fence also covers sources that Redis has acknowledged after its head was read."""
 
     def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
-        self._fence.sources = self._interest.acknowledged
+        self._fence.sources = self.interest.acknowledged
         return super().fence_head(number, head, now_s)
 
 
@@ -136,7 +142,7 @@ class DropsTooEarly(Feed):
 
     def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
         super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
-        self._interest._dispensable = lambda source, cover: True  # type: ignore[method-assign]
+        self.interest._dispensable = lambda source, cover: True  # type: ignore[method-assign]
 
 
 class KeepsTheEpoch(Feed):

@@ -48,7 +48,7 @@ class Gateway:
         self.deaf = False
         self._commands: deque[tuple[bytes, ...]] = deque()
         for pattern in patterns:
-            self.feed.acquire(pattern)
+            self.feed.interest.acquire(pattern)
         self.connect()
         self.told.clear()
 
@@ -100,9 +100,9 @@ class Gateway:
     def acquire(self, *patterns: str) -> None:
         """Acquire patterns until they are active."""
         for pattern in patterns:
-            self.feed.acquire(pattern)
+            self.feed.interest.acquire(pattern)
         self.wake()
-        assert all(map(self.feed.active, patterns))
+        assert all(map(self.feed.interest.active, patterns))
 
     def carry_out_all(self, actions: Iterable[out.Action]) -> None:
         for action in actions:
@@ -290,7 +290,7 @@ def test_only_a_refusal_during_a_subscribe_makes_it_take_the_whole_feed() -> Non
     """Redis may refuse other commands too."""
     gateway = Gateway("orders.1")
     assert not gateway.feed.narrow_refused()
-    gateway.feed.acquire("bills.*")
+    gateway.feed.interest.acquire("bills.*")
     assert gateway.feed.wake()
     assert gateway.feed.narrow_refused()
     assert not gateway.feed.narrow_refused()
@@ -324,10 +324,10 @@ def test_a_new_pattern_is_active_after_an_expedited_fence() -> None:
     """No tick is needed, and every event after the acknowledgement comes."""
     gateway = Gateway("orders.1")
     publish(gateway, 3, "bills.1")
-    gateway.feed.acquire("bills.*")
-    assert not gateway.feed.active("bills.*")
+    gateway.feed.interest.acquire("bills.*")
+    assert not gateway.feed.interest.active("bills.*")
     gateway.wake()
-    assert gateway.feed.active("bills.*")
+    assert gateway.feed.interest.active("bills.*")
     assert gateway.feed.reached == 3
     assert publish(gateway, 2, "bills.1") == gateway.offsets == [4, 5]
 
@@ -416,8 +416,8 @@ def test_ticks_follow_the_clock_and_not_the_fences() -> None:
 def test_no_ping_breaks_into_commands_that_wait_for_room() -> None:
     """A dead connection takes no more bytes; that counts as late, and shows."""
     gateway = Gateway("#")
-    gateway.feed.acquire("orders.1")
-    gateway.feed.release("#", gateway.now_s)
+    gateway.feed.interest.acquire("orders.1")
+    gateway.feed.interest.release("#", gateway.now_s)
     gateway.now_s += LINGER_S
     gateway.tick()  # the topic is subscribed to, and synced
     gateway.now_s += LINGER_S
@@ -602,7 +602,7 @@ def test_a_publish_behind_a_change_of_sources_is_not_taken_for_a_copy() -> None:
     gateway.redis.send("orders.paid", b"0")
     gateway.run()
     gateway.acquire("*.paid")
-    gateway.feed.release("orders.*", gateway.now_s)
+    gateway.feed.interest.release("orders.*", gateway.now_s)
     gateway.tick(after_s=LINGER_S)
     gateway.redis.send("orders.paid", b"0")
     gateway.run()

@@ -447,7 +447,7 @@ def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: Star
 def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModelBus) -> None:
     """Fences that pass in between, and other patterns, do not help it."""
     bus = model_bus("#")
-    bus.bus.feed._interest.active_among = lambda patterns: set()  # type: ignore[method-assign]
+    bus.bus.feed.interest.active_among = lambda patterns: set()  # type: ignore[method-assign]
     waiting = gevent.spawn(bus.bus.wait_for, "orders.*")
     bus.advance(ACTIVE_TIMEOUT_S - 1)
     assert not waiting.ready()
@@ -459,7 +459,7 @@ def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModel
 def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: StartModelBus) -> None:
     """Any other would look, and wait again. With many joins at a time that was most of their waits."""
     bus = model_bus("orders.1")
-    interest, looked = bus.bus.feed._interest, list[object]()
+    interest, looked = bus.bus.feed.interest, list[object]()
     active = interest.active_among
 
     def look(patterns: Collection[str]) -> Collection[str]:

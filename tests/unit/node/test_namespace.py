@@ -605,7 +605,7 @@ def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(nam
 
 def needs(namespace: Namespace) -> dict[str, int]:
     """How many need each pattern of the bus."""
-    return dict(namespace.bus.feed._interest._holders)
+    return dict(namespace.bus.feed.interest._holders)
 
 
 def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Namespace, wired: WiredClient) -> None:

@@ -1,7 +1,7 @@
 """The live feed of one namespace without I/O: complete, in order, each event at most once on one line of history.
 
 In: a connection that comes and goes (`connected`, `disconnected`), its replies (`receive`, `more`), answers of the log (`answer`,
-`fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`acquire`, `release`). Out: actions
+`fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`interest`). Out: actions
 (actions.py), which listener.py carries out. Two of its greenlets drive the machine. One takes `next_action` until it returns
 None, then reads replies. The other calls `tick` and `wake`, and carries out the list that they return.
 
@@ -39,7 +39,7 @@ Rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -132,6 +132,7 @@ class Feed:
         database: the number of the log's database.
 
     Attributes:
+        interest: the patterns that clients need, and their sources in Redis. After an `acquire` that returns True, call `wake`.
         state: DOWN, SYNCING or LIVE.
         epoch: the epoch of the position; None before the first connection.
         lineage: the line that leads to this epoch, and the known part of earlier lines that Redis has lost.
@@ -147,7 +148,7 @@ class Feed:
         self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False, database: int = 0
     ) -> None:
         self.fence_interval_s, self._database = fence_interval_s, database
-        self._interest = Interest(namespace, sharded=sharded, database=database)
+        self.interest = Interest(namespace, sharded=sharded, database=database)
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
         self._server = ""  # the token of the Redis process that this connection leads to
@@ -174,34 +175,6 @@ class Feed:
         """The token of the Redis process that sends the events; "" if the feed is not live or the process is unknown."""
         return self._server if self.state is State.LIVE else ""
 
-    # -- patterns -------------------------------------------------------------------------------------------------
-
-    @property
-    def sources(self) -> int:
-        """The number of channels and globs requested from Redis on this connection."""
-        return len(self._interest.requested)
-
-    def acquire(self, pattern: str) -> bool:
-        """Listen to a valid pattern from now on. Calls are counted. Return whether to call `wake`."""
-        return self._interest.acquire(pattern)
-
-    def release(self, pattern: str, now_s: float) -> None:
-        """Take one `acquire` back. The last one takes effect some seconds later."""
-        self._interest.release(pattern, now_s)
-
-    def active(self, pattern: str) -> bool:
-        """Return whether every event of an acquired pattern above `reached` will be handed on."""
-        return self._interest.active(pattern)
-
-    def active_among(self, patterns: Collection[str]) -> Collection[str]:
-        """Return those of some acquired patterns that are `active`."""
-        return self._interest.active_among(patterns)
-
-    @property
-    def all_active(self) -> bool:
-        """Whether every acquired pattern is active. If not, some may be."""
-        return self._interest.all_active
-
     # -- a connection ---------------------------------------------------------------------------------------------
 
     def connected(self) -> None:
@@ -221,7 +194,7 @@ class Feed:
         self._move(Cause.DISCONNECTED)
         self._steps = self._action = self._answer = None
         self.offset = self.reached  # a delivery under way was carried out, or `failed` has reported it
-        self._interest.detach()
+        self.interest.detach()
         return [out.Do.DOWN] if was_live else []
 
     def receive(self, replies: list[list[bytes]], now_ms: int) -> None:
@@ -250,7 +223,7 @@ class Feed:
 
     def front(self) -> Front | None:
         """Return the position that unreceived replies continue; None if only the feed can decide which of them follow."""
-        interest = self._interest
+        interest = self.interest
         if (
             self.state is not State.LIVE
             or self._action is not None
@@ -293,7 +266,7 @@ class Feed:
         Redis compares a glob with the rights of a user literally, so the user may be allowed the whole feed only. (When its disk
         is full, Redis refuses a PING as well, whether or not a subscription is under way.)
         """
-        return self._interest.unacknowledged and self._interest.take_whole()
+        return self.interest.unacknowledged and self.interest.take_whole()
 
     # -- the conversation on a connection -------------------------------------------------------------------------
 
@@ -323,9 +296,9 @@ class Feed:
         if (fault := self._library_fault(head)) is not None:
             yield from self._close(fault)
         yield from self._ask(out.Do.READ_LINK_HEAD)
-        yield out.Subscribe(self._interest.attach())
+        yield out.Subscribe(self.interest.attach())
         early: list[list[bytes]] = []
-        while self._interest.unacknowledged:
+        while self.interest.unacknowledged:
             if not self._replies:
                 yield None
                 continue
@@ -333,11 +306,11 @@ class Feed:
             if reply[0] == b"sunsubscribe":
                 yield from self._close(_slot_left())
             if reply[0] not in MESSAGES:
-                self._interest.acknowledge(reply[0], reply[1])
+                self.interest.acknowledge(reply[0], reply[1])
                 reply = _BOUNDARY
             early.append(reply)
         self._replies.extendleft(reversed(early))
-        sources = self._interest.acknowledged
+        sources = self.interest.acknowledged
         head = yield from self._read_head()
         yield from self._settle(head)
         self._complete(sources, head)
@@ -488,7 +461,7 @@ class Feed:
         """Take up to MAX_EVENTS replies that simply follow the position; return their events and advance `reached`. Hot path."""
         events: list[Event] = []
         replies = self._replies
-        interest, messages, now_ms = self._interest, self._messages, self._now_ms
+        interest, messages, now_ms = self.interest, self._messages, self._now_ms
         decode = messages.decode
         while replies and len(events) < MAX_EVENTS:
             reply = replies[0]
@@ -525,14 +498,14 @@ class Feed:
         if reply[0] == b"pong":
             yield from self._pong(reply[1])
         elif reply[0] in _SUBSCRIBED:
-            self._interest.acknowledge(reply[0], reply[1])
+            self.interest.acknowledge(reply[0], reply[1])
             while self._replies and self._replies[0][0] in _SUBSCRIBED:  # a burst of joins shares one command
                 reply = self._replies.popleft()
-                self._interest.acknowledge(reply[0], reply[1])
+                self.interest.acknowledge(reply[0], reply[1])
             yield out.Do.WAKE
         elif reply[0] in (b"unsubscribe", b"punsubscribe"):
-            self._interest.end(reply[0], reply[1])
-        elif reply[0] == b"sunsubscribe" and not self._interest.end(reply[0], reply[1]):
+            self.interest.end(reply[0], reply[1])
+        elif reply[0] == b"sunsubscribe" and not self.interest.end(reply[0], reply[1]):
             yield from self._close(_slot_left())
 
     def _reconcile(self, reply: list[bytes]) -> Steps:
@@ -563,7 +536,7 @@ class Feed:
         else:
             if self._one_line_from:
                 offset = self.head  # in one read, as each event may follow a hole
-            elif not self._interest.whole:
+            elif not self.interest.whole:
                 self._go_to(offset - 1)  # all earlier active events have arrived
             yield from self._repair(offset)
 
@@ -586,12 +559,12 @@ class Feed:
             fence.missed += fence.state is FenceState.NONE
             return self._verdict()
         actions: list[out.Action] = []
-        if sources := self._interest.to_unsubscribe(now_s):
+        if sources := self.interest.to_unsubscribe(now_s):
             self._sending = True
             actions.append(out.Unsubscribe(sources))
         if fence.state is not FenceState.NONE:
             fence.tick()
-        elif fence.is_due(is_idle=not self._interest.is_needed):
+        elif fence.is_due(is_idle=not self.interest.is_needed):
             actions.append(self._begin_fence(expedited=False))
         # A glob just left may have covered a source to subscribe to now.
         return [*actions, out.Do.WAKE, *self._verdict()]
@@ -600,10 +573,10 @@ class Feed:
         """Subscribe to new patterns, and expedite a fence for those that Redis has acknowledged."""
         if self.state is not State.LIVE or self._sending:
             return []
-        if sources := self._interest.to_subscribe():
+        if sources := self.interest.to_subscribe():
             self._sending = True
             return [out.Subscribe(sources)]
-        if (self._interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:
+        if (self.interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:
             return [self._begin_fence(expedited=True)]
         return []
 
@@ -639,7 +612,7 @@ class Feed:
         return self._verdict()
 
     def _begin_fence(self, *, expedited: bool) -> out.ReadFenceHead:
-        self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
+        self._fence.begin(self.reached, self.interest.acknowledged, expedited=expedited)
         return out.ReadFenceHead(self._fence.number, expedited, self._known())
 
     def _schedule(self, due_s: float, now_s: float) -> None:
@@ -665,7 +638,7 @@ class Feed:
             # The log changed its line or was replaced, unless it has changed once more since.
             yield from self._settle((yield from self._read_head()))
         elif head.offset > self.offset:
-            if self._interest.whole or self._one_line_from:
+            if self.interest.whole or self._one_line_from:
                 yield from self._settle(head)  # Redis answers in order, so an event that has not arrived will not come
             else:
                 self._go_to(head.offset)  # no event is missing, as every active one up to there has arrived
@@ -673,7 +646,7 @@ class Feed:
             self._one_line_from = 0
         self._complete(sources, head)
         yield out.Synced(sources)
-        if self._interest.acknowledged or self._one_line_from:
+        if self.interest.acknowledged or self._one_line_from:
             yield out.Do.WAKE
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:
@@ -681,7 +654,7 @@ class Feed:
         if head.epoch == self.epoch:
             # Not the position, as another library may have published what lies between the two.
             self._verified = min(head.offset, self.offset)
-        self._interest.mark_synced(sources)
+        self.interest.mark_synced(sources)
 
     def _move(self, cause: Cause) -> None:
         self.state = MACHINE[self.state, cause]

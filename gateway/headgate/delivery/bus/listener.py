@@ -139,7 +139,7 @@ class Bus:
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
         self._events = metrics.EVENTS.of(namespace)
-        metrics.BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: self.feed.sources)
+        metrics.BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: len(self.feed.interest.requested))
         metrics.LOG_EVENTS.labels(namespace).set_function(lambda: max(0, self.head - self.first + 1))
         self._fences = metrics.FENCE.of(namespace)
         self.fence_began_s = self._proven_s = monotonic()
@@ -234,21 +234,21 @@ class Bus:
 
     def acquire(self, pattern: str) -> None:
         """Listen to a valid pattern from now on. Calls are counted. `wait_for` waits until it is active."""
-        if self.feed.acquire(pattern):
+        if self.feed.interest.acquire(pattern):
             self._wakeup.set()
 
     def release(self, pattern: str) -> None:
         """Take one `acquire` back. The last one takes effect some seconds later."""
-        self.feed.release(pattern, monotonic())
+        self.feed.interest.release(pattern, monotonic())
 
     def active(self, pattern: str) -> bool:
         """Return whether every event of an acquired pattern above `reached` will be handed on, so that no wait is needed."""
-        return self.feed.active(pattern)
+        return self.feed.interest.active(pattern)
 
     @property
     def all_active(self) -> bool:
         """Whether every acquired pattern is active, in one check instead of one for each. If not, some may be."""
-        return self.feed.all_active
+        return self.feed.interest.all_active
 
     def wait_for(self, pattern: str) -> None:
         """Wait until every event of an acquired pattern above `reached` will be handed on.
@@ -256,7 +256,7 @@ class Bus:
         Does not wait without a connection, as the next one begins with all acquired patterns and reads the log from the
         position. Raises BusUnavailable: not within ACTIVE_TIMEOUT_S; raised at most WAKE_S later.
         """
-        if self.feed.active(pattern):
+        if self.feed.interest.active(pattern):
             return
         give_up_s = monotonic() + ACTIVE_TIMEOUT_S
         if not self._waking:  # one for all, as a timer for each took a third of the waiting time
@@ -269,7 +269,7 @@ class Bus:
                 rest.wait()
             finally:
                 self._waiting.pop(rest, None)
-            if self.feed.active(pattern):  # a new connection may have begun since the wake-up
+            if self.feed.interest.active(pattern):  # a new connection may have begun since the wake-up
                 return
             if monotonic() >= give_up_s:
                 raise BusUnavailable(f"Redis has not confirmed the subscription within {ACTIVE_TIMEOUT_S:g} s")
@@ -563,7 +563,7 @@ class Bus:
         """Wake greenlets with an active pattern or an expired wait. Each fence confirms a few, and many wait for the next."""
         if not self._waiting:
             return
-        now_s, active = monotonic(), self.feed.active_among({pattern for pattern, _ in self._waiting.values()})
+        now_s, active = monotonic(), self.feed.interest.active_among({pattern for pattern, _ in self._waiting.values()})
         for rest, (pattern, give_up_s) in list(self._waiting.items()):
             if now_s >= give_up_s or pattern in active:
                 del self._waiting[rest]

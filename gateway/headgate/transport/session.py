@@ -29,7 +29,6 @@ from .session_state import (
     SERVER_DISCONNECT,
     TRANSPORT_CLOSE,
     SessionState,
-    SessionStep,
 )
 from .timers import Deadlines, monotonic
 from .upgrade import UpgradeProbe
@@ -82,9 +81,9 @@ class Session(Outbox):
         self.inbox: Inbox | None = None
         self.probe: UpgradeProbe | None = None
 
-    def advance(self, step: SessionStep) -> None:
-        """Take a step to its next state. Raises IllegalStep."""
-        self.state = MACHINE[self.state, step]
+    def advance(self, state: SessionState) -> None:
+        """Go to the next state. Raises IllegalStep."""
+        self.state = MACHINE[self.state, state]
         self.closed = self.state in OVER
         if self.state is SessionState.OPEN:
             self.upgraded, self.transport = True, "websocket"
@@ -93,7 +92,7 @@ class Session(Outbox):
 
     def start_polling(self) -> None:
         """Begin a session on long-polling."""
-        self.advance(SessionStep.START_POLLING)
+        self.advance(SessionState.POLLING)
         self._start_deadlines()
 
     def start_websocket(self, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
@@ -105,7 +104,7 @@ class Session(Outbox):
         if self.closed:
             wire.lose(SERVER_DISCONNECT)
             return
-        self.advance(SessionStep.START_WEBSOCKET)
+        self.advance(SessionState.OPEN)
         self.wire = wire
         self._start_deadlines()
         if unsent:
@@ -181,7 +180,7 @@ class Session(Outbox):
         """
         if self.closed:
             return
-        self.advance(SessionStep.END)
+        self.advance(SessionState.CLOSING)
         self.reason, self.shown = reason, shown
         self.ready = False
         self.heartbeat.stop()
@@ -209,7 +208,7 @@ class Session(Outbox):
 
     def forget(self) -> None:
         """Notify the application of the end, after it has handled every message. May wait."""
-        self.advance(SessionStep.FORGET)
+        self.advance(SessionState.CLOSED)
         self.inbox = self.polls = None  # they refer to the session
         self.server.ended(self.sid, self.reason or TRANSPORT_CLOSE)
 

@@ -1,21 +1,21 @@
-"""The states of a session, the steps that each allows, and the next state for each step. No I/O.
+"""The states of a session and the next states that each allows. No I/O.
 
     HANDSHAKE ──► POLLING ◄──► PROBING ──► UPGRADING ──► OPEN
         │            ▲                        │           ▲
         │            └──── the probe failed ──┘           │
         └──────────── a WebSocket from the start ─────────┘
 
-    every state above ── END ──► CLOSING ── FORGET ──► CLOSED
+    every state above ──► CLOSING ──► CLOSED
 
-A session stays in CLOSING until the application has handled all messages from before the end. A step outside the table raises
-IllegalStep and is a bug, because the callers of `Session.advance` check the state first.
+A session stays in CLOSING until the application has handled all messages from before the end. Any other step raises IllegalStep
+and is a bug, because the callers of `Session.advance` check the state first.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from headgate.runtime.machine import Machine
+from headgate.runtime.machine import between
 
 PING_TIMEOUT = "ping timeout"
 TRANSPORT_CLOSE = "transport close"
@@ -45,35 +45,17 @@ class SessionState(Enum):
     __hash__ = object.__hash__  # Enum's is written in Python and runs twice per step
 
 
-class SessionStep(Enum):
-    """An event in the life of a session."""
-
-    __hash__ = object.__hash__
-
-    START_POLLING = "start polling"
-    START_WEBSOCKET = "start websocket"
-    PROBE = "probe"
-    ANSWER_PROBE = "answer probe"
-    DROP_PROBE = "drop probe"
-    MOVE = "move"
-    END = "end"
-    FORGET = "forget"
-
-
 OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
-MACHINE = Machine(
+MACHINE = between(
     "session",
     {
-        (SessionState.HANDSHAKE, SessionStep.START_POLLING): SessionState.POLLING,
-        (SessionState.HANDSHAKE, SessionStep.START_WEBSOCKET): SessionState.OPEN,
-        (SessionState.POLLING, SessionStep.PROBE): SessionState.PROBING,
-        (SessionState.PROBING, SessionStep.ANSWER_PROBE): SessionState.UPGRADING,
-        (SessionState.PROBING, SessionStep.DROP_PROBE): SessionState.POLLING,
-        (SessionState.UPGRADING, SessionStep.MOVE): SessionState.OPEN,
-        (SessionState.UPGRADING, SessionStep.DROP_PROBE): SessionState.POLLING,
-        (SessionState.CLOSING, SessionStep.FORGET): SessionState.CLOSED,
-    }
-    | {(state, SessionStep.END): SessionState.CLOSING for state in SessionState if state not in OVER},
+        SessionState.HANDSHAKE: (SessionState.POLLING, SessionState.OPEN, SessionState.CLOSING),
+        SessionState.POLLING: (SessionState.PROBING, SessionState.CLOSING),
+        SessionState.PROBING: (SessionState.UPGRADING, SessionState.POLLING, SessionState.CLOSING),
+        SessionState.UPGRADING: (SessionState.OPEN, SessionState.POLLING, SessionState.CLOSING),
+        SessionState.OPEN: (SessionState.CLOSING,),
+        SessionState.CLOSING: (SessionState.CLOSED,),
+    },
 )
 
 # The WebSocket carries the session, or soon will, so a poll has nothing to wait for.

@@ -11,7 +11,7 @@ from headgate.events.wire.frames import Frame
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
 from .peer_socket import NativeSocket
-from .session_state import SessionState, SessionStep
+from .session_state import SessionState
 from .websocket import WebSocket
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes 
     if session.state is not SessionState.POLLING:
         probe.wire.close(POLICY, "this session has its WebSocket already")
         return
-    session.advance(SessionStep.PROBE)
+    session.advance(SessionState.PROBING)
     session.probe = probe
     session.server.deadlines.after(session.server.limits.handshake_deadline_s or UPGRADE_S, probe.expire)
     probe.wire.open(already_received)
@@ -53,7 +53,7 @@ class UpgradeProbe:
         if (session := self._session) is None:
             return
         if message == "2probe" and session.state is SessionState.PROBING:
-            session.advance(SessionStep.ANSWER_PROBE)
+            session.advance(SessionState.UPGRADING)
             if session.polls is not None:
                 session.polls.wake()
             self._answer = _PONG_PROBE
@@ -80,7 +80,7 @@ class UpgradeProbe:
     def websocket_lost(self, reason: str) -> None:
         session, self._session = self._session, None
         if session is not None and session.probe is self:
-            session.advance(SessionStep.DROP_PROBE)
+            session.advance(SessionState.POLLING)
             session.probe = None
 
     def expire(self) -> None:
@@ -89,7 +89,7 @@ class UpgradeProbe:
 
     def _move(self, session: Session) -> None:
         """Give the WebSocket to the session, which then sends everything over it, starting with queued frames."""
-        session.advance(SessionStep.MOVE)
+        session.advance(SessionState.OPEN)
         self._session = session.probe = None
         session.wire = self.wire
         self.wire.owner = session

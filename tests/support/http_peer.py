@@ -59,7 +59,6 @@ class Peer:
         now_s: the clock.
         received: every byte that the server has written.
         shut, reset: whether the server has said that its answer was all, and whether it threw the rest of it away.
-        send_buffer_bytes: what the server has asked of the kernel.
     """
 
     is_plain = True
@@ -68,11 +67,11 @@ class Peer:
         """`sends` in this order, and then the end of its stream; `accepts` so many bytes at a time, and then any number."""
         self.now_s = 1000.0
         self.received = b""
-        self.sent_bytes = self.send_buffer_bytes = 0
+        self.sent_bytes = 0
         self.closed = False
         self._sends, self._accepts = list(sends), list(accepts)
         # The server's calls on the descriptor apply to this one.
-        self._descriptor, self._far = socket.socketpair()
+        self.sock, self._far = socket.socketpair()
         self._far.setblocking(False)
 
     def served_by(
@@ -130,12 +129,9 @@ class Peer:
     @property
     def reset(self) -> bool:
         """Whether the server has the kernel throw away the unread bytes."""
-        return self._descriptor.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)[:1] == b"\1"
+        return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)[:1] == b"\1"
 
     # -- the socket's own interface -------------------------------------------------------------------------------
-
-    def set_options(self, send_buffer_bytes: int) -> None:
-        self.send_buffer_bytes = send_buffer_bytes
 
     def recv(self, size: int) -> bytes:
         if self._sends and isinstance(self._sends[0], Pause):
@@ -179,7 +175,7 @@ class Peer:
         """Nothing is watched between two waits."""
 
     def fileno(self) -> int:
-        return self._descriptor.fileno()
+        return self.sock.fileno()
 
     def close(self) -> None:
         self.closed = True

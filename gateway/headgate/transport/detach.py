@@ -70,7 +70,7 @@ def detach(
     del environ["headgate.handler"]
     forget_body(environ)
     if isinstance(peer, TlsPeer):
-        pipe = TlsPipe(peer.tls)
+        pipe = TlsPipe(peer.sock)
         return Detached(pipe.plain, received, Carrying(pipe))
     assert isinstance(peer, PlainPeer)
     return Detached(peer.sock, received, unsent=unsent)

@@ -1,7 +1,4 @@
-"""The Engine.IO server: HTTP requests to sessions.
-
-In: requests for the Engine.IO path. Out: sessions (session.py). The application is notified when one opens, sends or ends.
-"""
+"""The Engine.IO server. In: requests for the Engine.IO path. Out: sessions (session.py), reported to the application."""
 
 from __future__ import annotations
 
@@ -108,8 +105,8 @@ class Engine:
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.owner = ""
-        # For these limits, the opening packet after the id, without and with an upgrade.
-        self._openings: tuple[TransportLimits | None, tuple[bytes, bytes]] = None, (b"", b"")
+        # The opening packet after the id, without and with an upgrade.
+        self._opening_ends = eio.opening_end(limits, []), eio.opening_end(limits, ["websocket"])
         self._is_logged = False
         self.final_frames = FinalFrames(self.deadlines)
         self.writes = Together(lambda: log.exception("answer not written"))
@@ -230,9 +227,7 @@ class Engine:
         if session.closed:  # its connect handler has ended it
             raise eio.Refused(eio.FORBIDDEN, "401 Unauthorized")
         upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
-        if self._openings[0] is not self.limits:
-            self._openings = self.limits, (eio.opening_end(self.limits, []), eio.opening_end(self.limits, ["websocket"]))
-        opening = Frame(b'0{"sid":"%b%b' % (sid.encode(), self._openings[1][upgrades]))
+        opening = Frame(b'0{"sid":"%b%b' % (sid.encode(), self._opening_ends[upgrades]))
         if not websocket:
             session.start_polling()
             return _ok(opening.packet, self.opening_headers(sid) + cors)
@@ -275,7 +270,9 @@ class Engine:
         except SessionClosed as error:
             raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
         body, headers = self.encoded(body, environ)
-        return _PollAnswer(session, start_response, body, headers + cors)
+        answer = _ok(body, headers + cors)
+        start_response(answer.status, list(answer.headers))
+        return _written(session, body)
 
     def _post(self, session: Session, environ: WSGIEnvironment, cors: Headers) -> Answer:
         if session.upgraded:
@@ -297,32 +294,20 @@ class Engine:
         return _ok(b"ok", cors, content_type="text/html")
 
 
-class _PollAnswer:
-    """The answer of a poll. Ends the session if the browser did not get it, as the reference server does.
+def _written(session: Session, body: bytes) -> Iterator[bytes]:
+    """Yield the answer of a poll. Ends the session if the browser did not get it, as the reference server does.
 
     A WSGI server asks for the next part only after it has written the last one.
     """
-
-    def __init__(self, session: Session, start_response: StartResponse, body: bytes, headers: Headers) -> None:
-        start_response("200 OK", _headers_of(body, headers))
-        self._session, self._body, self._written = session, body, False
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._body
-        self._written = True
-
-    def close(self) -> None:
-        if not self._written:
-            self._session.end(TRANSPORT_ERROR, abort=True)
+    try:
+        yield body
+    except GeneratorExit:
+        session.end(TRANSPORT_ERROR, abort=True)
 
 
 def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Answer:
-    return Answer("200 OK", _headers_of(body, headers, content_type), body)
-
-
-def _headers_of(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Headers:
-    """Return the headers of an answer. A cache must not store it, because it would serve the session to anyone with its URL."""
-    return [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE, *headers]
+    """Return an answer that no cache may store, because it would serve the session to anyone with its URL."""
+    return Answer("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE, *headers], body)
 
 
 def _no_start_response(status: str, headers: Headers, exc_info: object = None) -> Callable[[bytes], object]:

@@ -59,10 +59,6 @@ def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any
     return {"code": code, "message": message, "retry": retry}
 
 
-ROUTE_FAILED = http_error("internal_error", "the server failed; its log says why")
-LATE_HEADERS = http_error("request_timeout", "the request's headers took too long", retry=True)
-
-
 def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Answer:
     """Return an answer with a status, such as `503 Service Unavailable`, and the wire form of an error.
 

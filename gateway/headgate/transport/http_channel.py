@@ -64,7 +64,8 @@ class Channel:
         """
         try:
             if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
-                data: bytes = self._receive_next(size)
+                # Most clients send a request only after the last answer.
+                data: bytes = self._in_time(READ, self.peer.recv, size)
             else:
                 data = self.peer.recv(size)
         except BlockingIOError:
@@ -120,22 +121,6 @@ class Channel:
             self._waiting()
             self.part, self._pace = Part.IDLE, Pace(LINGER_S)
             self.linger()
-
-    def _receive_next(self, size: int) -> bytes:
-        """Wait before reading, because most clients send a request only after the last answer.
-
-        Raises TooSlow if nothing came in time, and BlockingIOError if the wait ended without bytes.
-        """
-        self.waits += 1
-        waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
-        try:
-            return self.peer.recv(size)
-        except BlockingIOError:
-            if waited_s is None:
-                raise self._too_slow() from None
-            self._pace = self.part.pace(self._limits)
-            self._pace.waited(waited_s)
-            raise
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
         """Move bytes once the socket is ready. Raises TooSlow if it is not ready in time."""

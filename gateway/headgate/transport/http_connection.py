@@ -22,14 +22,14 @@ from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
 from headgate.runtime.metrics import HTTP_ENDED
 
-from .http_answers import LATE_HEADERS, ROUTE_FAILED, Answer, error_answer, http_error
+from .http_answers import Answer, error_answer, http_error
 from .http_channel import LINGER_S, Channel, TooSlow
 from .http_incoming import READ_BYTES, BadBody, Incoming, wsgi_input
 from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
 from .http_routes import NeverWaits, RoutedRequest, route_for
 from .http_wsgi import WsgiExchange
-from .peer_socket import PeerSocket, TlsPeer
+from .peer_socket import PeerSocket, TlsPeer, set_options
 
 if TYPE_CHECKING:
     from .http_server import HTTPServer
@@ -39,9 +39,16 @@ log = structlog.get_logger("headgate.wsgi")
 # In the query of a request with a session. Another process on the port may own that.
 NAMES_SESSION = "sid="
 _log_throttle = LogThrottle()
-_LATE = error_answer("408 Request Timeout", LATE_HEADERS)
-_FAILED = error_answer("500 Internal Server Error", ROUTE_FAILED)
-_BAD_BODY = error_answer("400 Bad Request", http_error("bad_request", "the body is not valid HTTP"))
+
+
+def _last_answer(status: str, code: str, message: str, *, retry: bool = False) -> Answer:
+    """Return an answer after which the connection ends."""
+    return error_answer(status, http_error(code, message, retry=retry))._replace(closes=True)
+
+
+_LATE = _last_answer("408 Request Timeout", "request_timeout", "the request's headers took too long", retry=True)
+_FAILED = _last_answer("500 Internal Server Error", "internal_error", "the server failed; its log says why")
+_BAD_BODY = _last_answer("400 Bad Request", "bad_request", "the body is not valid HTTP")
 
 
 class HttpConnection:
@@ -114,17 +121,22 @@ class HttpConnection:
         routed = RoutedRequest(bytes, request, route, self._environ(request))
         self._server.on_request()
         self._server.connections.work(self)  # so that a newer connection of its address does not end it
-        try:
-            self._asked = (self._server.admission.refusal(self, routed.environ) or route(routed),)
-        except OSError:
-            pass  # the client is gone
-        except Exception:
-            log.exception("route failed", path=request.path)
-            self._asked = (_FAILED._replace(closes=True),)
+        with suppress(OSError):  # the client is gone
+            self._asked = (self._ask(routed),)
         if self.is_taken or self._asked is None:
             self.close()
         else:
             spawn(self.serve)
+
+    def _ask(self, routed: RoutedRequest) -> Answer | None:
+        """Return the answer of a route, or the one that refuses the request. Raises OSError if the client is gone."""
+        try:
+            return self._server.admission.refusal(self, routed.environ) or routed.route(routed)
+        except OSError:
+            raise
+        except Exception:
+            log.exception("route failed", path=routed.head.path)
+            return _FAILED
 
     def _stop_watcher(self) -> None:
         if self._watcher is not None:
@@ -144,7 +156,7 @@ class HttpConnection:
             with suppress(OSError):
                 if isinstance(peer, TlsPeer):
                     peer.shake_hands(limits.header_deadline_s)
-                peer.set_options(limits.send_buffer_bytes)
+                set_options(peer.sock, limits.send_buffer_bytes)
                 while self._serve_next(channel, incoming):
                     pass
                 if not self.is_taken:
@@ -183,7 +195,6 @@ class HttpConnection:
         unsent = b""
         if self._channel is not None:
             self._channel.send(first_bytes)
-            self._channel.begin(Part.DETACHED)
         elif takes_unsent:
             unsent = first_bytes
         elif self._peer.send(first_bytes) < len(first_bytes):
@@ -206,15 +217,15 @@ class HttpConnection:
             request = request or incoming.request()
         except TooSlow:
             if channel.part is Part.HEADERS and self._parser.held:
-                channel.send(_LATE.to_bytes(time.time(), close=True))
+                self._write_last(_LATE)
             raise
         if isinstance(request, Bad):
             HTTP_ENDED.labels("bad request").inc()
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
                 log.warning("another protocol refused", protocol=other, left_out=left_out)
             code = request.status[4:].lower().replace(" ", "_")
-            channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
-        if not isinstance(request, Request) or (_is_foreign(self._server, self._peer, request) and self._hand_over(channel)):
+            self._write_last(_last_answer(request.status, code, request.reason))
+        if not isinstance(request, Request) or (_is_foreign(self._server, self._peer, request) and self._hand_over()):
             return False
         channel.begin(Part.BODY)
         if self._asked is None:
@@ -233,7 +244,7 @@ class HttpConnection:
         self._server.admission.between_requests(self)
         return True
 
-    def _hand_over(self, channel: Channel) -> bool:
+    def _hand_over(self) -> bool:
         """Hand the connection to the owner of its next request's session; return whether it took it. Switches greenlets."""
         peer, to_owner, is_taken = self._peer, self._server.to_owner, True
         assert to_owner is not None
@@ -243,7 +254,6 @@ class HttpConnection:
                 unwatch(peer.fileno(), LINGER_S)
         finally:  # also when killed while waiting, because the owner may have it by now
             if is_taken:
-                channel.begin(Part.DETACHED)
                 self._server.over(self)
                 self.is_taken = True
                 peer.close()
@@ -263,10 +273,7 @@ class HttpConnection:
         if routed is None:
             return self._answer_by_application(request, self._environ(request), incoming)
         try:
-            if asked is None:
-                answer = self._server.admission.refusal(self, routed.environ) or routed.route(routed)
-            else:
-                answer = asked[0]
+            answer = self._ask(routed) if asked is None else asked[0]
             if self.is_taken:
                 return False
             if answer is not None:
@@ -276,13 +283,10 @@ class HttpConnection:
                 return (is_whole or incoming.finish()) and not ends
         except OSError:
             return False
-        except Exception:
-            log.exception("route failed", path=request.path)
-            if not self.is_taken:
-                with suppress(OSError):
-                    self.write(_FAILED.to_bytes(time.time(), close=True))
-            return False
         return self._answer_by_application(request, dict(routed.environ), incoming)
+
+    def _write_last(self, answer: Answer) -> None:
+        self.write(answer.to_bytes(time.time(), close=True))
 
     def _environ(self, request: Request) -> WSGIEnvironment:
         environ = request.environ(self._server.base_environ.copy(), self._address)
@@ -305,7 +309,7 @@ class HttpConnection:
             if not channel.broken:
                 log.exception("application failed", path=request.path)
             if not self.is_taken and not exchange.is_begun and (isinstance(error, BadBody) or not channel.broken):
-                self.write((_BAD_BODY if isinstance(error, BadBody) else _FAILED).to_bytes(time.time(), close=True))
+                self._write_last(_BAD_BODY if isinstance(error, BadBody) else _FAILED)
         finally:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)

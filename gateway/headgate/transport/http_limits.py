@@ -77,7 +77,6 @@ class Part(Enum):
     HEADERS = "headers"
     BODY = "body"
     ANSWER = "answer"
-    DETACHED = "nothing"  # the socket has another owner
 
     def pace(self, limits: HttpLimits) -> Pace:
         """Return how long the peer may delay this part."""

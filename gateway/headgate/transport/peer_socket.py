@@ -47,9 +47,6 @@ class PlainPeer:
         self.fileno: Callable[[], int] = sock.fileno
         self._arrivals: Arrivals | None = None
 
-    def set_options(self, send_buffer_bytes: int) -> None:
-        set_options(self.sock, send_buffer_bytes)
-
     def wait(self, events: int, timeout_s: float) -> float | None:
         began_s = monotonic()
         if events == WRITE:
@@ -74,30 +71,27 @@ class PlainPeer:
 class TlsPeer:
     """A connection under TLS."""
 
-    __slots__ = ("_wants", "tls")
+    __slots__ = ("_wants", "sock")
     is_plain = False
 
     def __init__(self, sock: NativeSocket, context: ssl.SSLContext) -> None:
         """The caller must call `shake_hands` next."""
         inner = gevent.socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
-        self.tls: Any = context.wrap_socket(inner, server_side=True, do_handshake_on_connect=False)
+        self.sock: Any = context.wrap_socket(inner, server_side=True, do_handshake_on_connect=False)
         self._wants = 0
 
     def shake_hands(self, within_s: float) -> None:
         """Do the TLS handshake. Switches greenlets. Raises OSError if it fails or takes too long."""
         with deadline(within_s):
-            self.tls.do_handshake()
-        self.tls.settimeout(0.0)
-
-    def set_options(self, send_buffer_bytes: int) -> None:
-        set_options(self.tls, send_buffer_bytes)
+            self.sock.do_handshake()
+        self.sock.settimeout(0.0)
 
     def recv(self, size: int) -> bytes:
-        data: bytes = self._move(self.tls.recv, size)
+        data: bytes = self._move(self.sock.recv, size)
         return data
 
     def send(self, data: ReadableBuffer) -> int:
-        size: int = self._move(self.tls.send, data)
+        size: int = self._move(self.sock.send, data)
         return size
 
     def wait(self, events: int, timeout_s: float) -> float | None:
@@ -113,10 +107,10 @@ class TlsPeer:
         """Does nothing, because nothing is watched between two waits."""
 
     def fileno(self) -> int:
-        return self.tls.fileno()  # type: ignore[no-any-return]
+        return self.sock.fileno()  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        self.tls.close()
+        self.sock.close()
 
     def _move(self, move: Callable[..., T], argument: object) -> T:
         """Read or write. TLS may have to write in order to read, and vice versa."""

@@ -70,4 +70,4 @@ def test_each_part_of_an_exchange_has_its_own_pace() -> None:
         pace.moved(100)
         left[part] = (whole_s, pace.left_s)
 
-    assert left == {Part.IDLE: (2, 1), Part.HEADERS: (1, 0), Part.BODY: (3, 3), Part.ANSWER: (4, 4), Part.DETACHED: (1, 0)}
+    assert left == {Part.IDLE: (2, 1), Part.HEADERS: (1, 0), Part.BODY: (3, 3), Part.ANSWER: (4, 4)}

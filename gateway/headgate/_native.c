@@ -3,7 +3,6 @@
  *   Writer          events at the front of a read from Redis, written straight to the sockets of their clients (delivery/direct.py)
  *   page_frames     the frames of entries of the log, for clients that catch up (delivery/page_cache.py)
  *   is_surely_json  whether a payload is what event.check_json takes (events/event.py)
- *   accept          the next connection of a listener, without a cooperative socket around it (transport/http_server.py)
  *
  * Of Writer. In: replies of a subscriber connection, as hiredis makes them, and the place of the feed. Out: frames on sockets, and what
  * became of them. `Writer.take` takes messages from the front as long as each is the usual case, and leaves the first other one,
@@ -20,17 +19,13 @@
  * write and the last.
  */
 #define PY_SSIZE_T_CLEAN
-#include <Python.h> /* which asks for accept4 */
+#include <Python.h>
 #include <structmember.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "_native_json.h"
 #include "_native_frame.h"
@@ -661,54 +656,9 @@ static PyObject *surely(PyObject *module, PyObject *data)
     return PyBool_FromLong(is_surely_json(bytes, (size_t)size));
 }
 
-PyDoc_STRVAR(accept_doc, "accept(descriptor)\n--\n\n"
-             "Return the descriptor of a listener's next connection, which does not block and no child inherits, and its address\n"
-             "as socket.accept has it. Raises OSError; BlockingIOError where there is none.");
-
-static PyObject *address_of(const struct sockaddr_storage *from)
-{
-    char text[INET6_ADDRSTRLEN];
-    if (from->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
-        return Py_BuildValue("(si)", inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text), ntohs(v4->sin_port));
-    }
-    if (from->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
-        return Py_BuildValue("(siII)", inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text), ntohs(v6->sin6_port),
-                             ntohl(v6->sin6_flowinfo), v6->sin6_scope_id);
-    }
-    return PyUnicode_FromString(""); /* a client of a Unix socket, which has no name */
-}
-
-static PyObject *accept_next(PyObject *module, PyObject *listener)
-{
-    (void)module;
-    int listening = (int)PyLong_AsLong(listener);
-    if (listening == -1 && PyErr_Occurred())
-        return NULL;
-    struct sockaddr_storage from = {0};
-    socklen_t size = sizeof from;
-#ifdef SOCK_CLOEXEC
-    int accepted = accept4(listening, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-#else
-    int accepted = accept(listening, (struct sockaddr *)&from, &size);
-    if (accepted >= 0 && (fcntl(accepted, F_SETFL, O_NONBLOCK) || fcntl(accepted, F_SETFD, FD_CLOEXEC))) {
-        close(accepted);
-        accepted = -1;
-    }
-#endif
-    if (accepted < 0)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    PyObject *address = address_of(&from), *found = address ? Py_BuildValue("(iN)", accepted, address) : NULL;
-    if (!found)
-        close(accepted);
-    return found;
-}
-
 static PyMethodDef FUNCTIONS[] = {
     {"page_frames", page_frames, METH_VARARGS, page_frames_doc},
     {"is_surely_json", surely, METH_O, surely_doc},
-    {"accept", accept_next, METH_O, accept_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -19,7 +19,7 @@ import structlog
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_ENDED
 
-from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
+from .descriptors import MAX_HELD_DESCRIPTORS, HeldDescriptors, descriptor_limit, has_room, places
 from .http_answers import Answer, no_room
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
@@ -79,9 +79,10 @@ class HttpConnections:
 
     def open(self, connection: Admitted, address: str | None) -> None:
         """Add a waiting connection. With `address` None it counts for no address."""
-        self._address_of[connection] = None
-        self.wait(connection)
-        self.attribute(connection, address)
+        self._address_of[connection] = address
+        self._waiting[connection] = None
+        if address is not None:
+            self._at.setdefault(address, OrderedDict())[connection] = None
 
     def attribute(self, connection: Admitted, address: str | None) -> None:
         """Count a connection for another address. Through a proxy, each request may come from another client."""
@@ -199,7 +200,8 @@ class Admission:
 
     def hold(self) -> None:
         """Reopen the descriptors of free reserved places, before a connection to Redis takes them."""
-        self._held.hold(self.connections.count_at(RESERVED))
+        if len(self._held.held) < MAX_HELD_DESCRIPTORS:
+            self._held.hold(self.connections.count_at(RESERVED))
 
     def close(self) -> None:
         """Release the held descriptors. Idempotent."""

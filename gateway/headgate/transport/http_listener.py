@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-from headgate.installation import is_pure
 from headgate.runtime.loop import READ, Watcher, in_hub_after, io_watcher
 
 from .http_admission import EXHAUSTED, Admission
 from .http_limits import HttpLimits
-from .peer_socket import NativeSocket, UnpatchedSocket
-
-try:
-    from headgate._native import accept as _accept_in_c
-except ImportError:  # it was not built
-    _accept_in_c = None  # type: ignore[assignment]
-
-_ACCEPTS_IN_C: Final = _accept_in_c is not None and not is_pure()
+from .peer_socket import NativeSocket
 
 
 class Listener:
@@ -42,14 +34,14 @@ class Listener:
         self.admission = Admission(limits, self.pause)
         self._given, self._backlog, self._take_in = listener, backlog, take_in
         self.address: Any = listener if isinstance(listener, tuple) else listener.getsockname()
-        self._socket: socket.socket | None = None
+        self._socket: NativeSocket | None = None
         self._watcher: Watcher | None = None
         self.is_closed = False
         self.leave_s: Callable[[], float] | None = None
         self.max_accept = 32
 
     @property
-    def socket(self) -> socket.socket:
+    def socket(self) -> NativeSocket:
         """The socket, after `open`."""
         assert self._socket is not None
         return self._socket
@@ -59,7 +51,7 @@ class Listener:
         if self._socket is not None:
             return
         if isinstance(self._given, tuple):
-            sock = UnpatchedSocket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_STREAM)
+            sock = NativeSocket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_STREAM)
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(self.address)
@@ -68,7 +60,7 @@ class Listener:
                 sock.close()
                 raise
         else:
-            sock = UnpatchedSocket(fileno=self._given.detach())
+            sock = NativeSocket(fileno=self._given.detach())
         sock.setblocking(False)
         self._socket, self.address = sock, sock.getsockname()
 
@@ -91,16 +83,18 @@ class Listener:
 
     def accept(self) -> None:
         """Accept the waiting connections. In the hub."""
+        listener = self.socket
         for _ in range(self.max_accept):
             if self._watcher is None:
                 return  # paused, or closed
             if self.leave_s is not None and (pause_s := self.leave_s()):
                 self.pause(pause_s)
                 return
-            if (has_room := self.admission.room_for_next(self.socket.fileno())) is None:
+            if (has_room := self.admission.room_for_next(listener.fileno())) is None:
                 return
             try:
-                descriptor, address = _accept(self.socket)
+                # What `accept` calls. `accept` would put a cooperative socket around the descriptor, unused, for 9 µs.
+                descriptor, address = listener._accept()  # type: ignore[attr-defined]
             except BlockingIOError:
                 self.admission.hold()  # reopens the lent descriptor before other code of ours takes the number
                 return
@@ -110,7 +104,7 @@ class Listener:
                     self.admission.exhausted(error)
                     return
                 continue  # the client is gone, or a packet filter refuses it
-            sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
+            sock = NativeSocket(listener.family, listener.type, listener.proto, descriptor)
             sock.setblocking(False)
             self._take_in(sock, address, has_room)
 
@@ -124,14 +118,3 @@ class Listener:
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
-
-
-def _accept(listener: socket.socket) -> tuple[int, Any]:
-    """Return the next connection's descriptor and address.
-
-    Raises BlockingIOError if none waits, and OSError if it is gone or there is no descriptor for it.
-    """
-    if _ACCEPTS_IN_C:
-        return _accept_in_c(listener.fileno())
-    accepted, address = listener.accept()  # makes an unused cooperative socket (9 µs)
-    return accepted.detach(), address

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import gevent.socket
 import gevent.ssl
-from gevent import monkey
 
 from headgate.runtime.loop import READ, WRITE, Arrivals, deadline, wait_until_writable
 from headgate.runtime.tls_files import load_authorities, load_certificate
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 # Used in non-blocking mode. The C type is smaller than socket.socket, and monkey-patching does not change it.
 NativeSocket: TypeAlias = _socket.socket
-# The standard library's, for listening, because accepting never waits.
-UnpatchedSocket: type[socket.socket] = monkey.get_original("socket", "socket")
 T = TypeVar("T")
 _RESET = struct.pack("ii", 1, 0)
 

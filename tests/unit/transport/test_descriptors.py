@@ -97,12 +97,12 @@ def test_one_is_given_away_for_a_connection_when_clients_have_all_theirs(table: 
         connection = table.take()
         assert connection < 1024 - MAX_OWN_DESCRIPTORS
         held.hold(lent)
-        assert len(held) == places() - lent
+        assert len(held.held) == places() - lent
     assert not held.lend()
 
     table.used.remove(connection)
     held.hold(places() - 1)
-    assert len(held) == 1
+    assert len(held.held) == 1
     assert not has_room(LISTENER_FD)
 
 
@@ -112,11 +112,11 @@ def test_what_is_held_is_none_of_the_gateways_own(table: Table) -> None:
     table.accept_all()
     used = set(table.used)
     held.hold(0)
-    assert (len(held), table.used) == (0, used)
+    assert (len(held.held), table.used) == (0, used)
 
     table.used.remove(7)
     held.hold(0)
-    assert (len(held), table.used) == (1, used)
+    assert (len(held.held), table.used) == (1, used)
     held.close()
     held.close()
     assert table.used == used - {7}

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from headgate.installation import build_in_use
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import descriptors, http_admission, http_listener
@@ -26,42 +25,13 @@ from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, P
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
-from headgate.transport.peer_socket import NativeSocket, UnpatchedSocket
+from headgate.transport.peer_socket import NativeSocket
 from tests.support.certificates import Authority
 from tests.support.listening import granted, places_of
 from tests.support.session_clock import until
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
 PEERS = 100
-
-
-@pytest.mark.parametrize("in_c", [False, True], ids=["in Python", "in C"])
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
-def test_a_connection_is_accepted_with_the_address_that_python_has(
-    family: socket.AddressFamily, in_c: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next connection blocks no caller and no child inherits it; without one there is an error, as with a closed listener."""
-    if in_c and build_in_use() == "python":
-        pytest.skip("the C extension is not built here, or not wanted")
-    monkeypatch.setattr(http_listener, "_ACCEPTS_IN_C", in_c)
-    with closing(UnpatchedSocket(family, socket.SOCK_STREAM)) as listener:
-        try:
-            listener.bind({socket.AF_INET: ("127.0.0.1", 0), socket.AF_INET6: ("::1", 0)}.get(family, str(tmp_path / "socket")))
-        except OSError:
-            pytest.skip("this machine has no such addresses")
-        listener.listen()
-        listener.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            http_listener._accept(listener)
-        with closing(socket.socket(family)) as peer:
-            peer.connect(listener.getsockname())
-            descriptor, address = http_listener._accept(listener)
-            with closing(NativeSocket(fileno=descriptor)) as accepted:
-                assert address == accepted.getpeername() == peer.getsockname()
-                assert not os.get_inheritable(descriptor)
-                assert not in_c or not os.get_blocking(descriptor)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        http_listener._accept(listener)
 
 
 class Connection:
@@ -344,9 +314,9 @@ class TestReservedPlaces:
     def test_a_descriptor_of_the_reserve_is_held_again_when_the_connection_that_had_it_is_over(self, full: Door) -> None:
         """Before anything else can have it."""
         connection = full.take()
-        assert len(full.admission._held) == 2
+        assert len(full.admission._held.held) == 2
         full.over(connection)
-        assert len(full.admission._held) == 3
+        assert len(full.admission._held.held) == 3
 
     def test_nothing_is_accepted_for_a_while_when_no_descriptor_is_held(self, full: Door) -> None:
         """A connection would get one of the gateway's own."""
@@ -396,16 +366,17 @@ def test_connections_are_counted_until_they_are_over(serve: Serve) -> None:
 def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a pause; a peer waits in the kernel's queue until then, and nothing of the reserve is lost."""
     failed: list[OSError] = []
-    accept = http_listener._accept
 
-    def fail_once(listener: socket.socket) -> Any:
-        if not failed:
-            failed.append(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
-            raise failed[0]
-        return accept(listener)
+    class FailsOnce(NativeSocket):
+        def _accept(self) -> tuple[int, Any]:
+            if not failed:
+                failed.append(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+                raise failed[0]
+            accepted: tuple[int, Any] = super()._accept()  # type: ignore[misc]
+            return accepted
 
     monkeypatch.setattr(http_admission, "ACCEPT_AGAIN_S", 0.001)
-    monkeypatch.setattr(http_listener, "_accept", fail_once)
+    monkeypatch.setattr(http_listener, "NativeSocket", FailsOnce)
     with closing(gevent.socket.create_connection(serve().address, 30)) as peer:
         peer.sendall(ASK)
         assert peer.recv(1000).endswith(b"yes")

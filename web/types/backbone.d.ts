@@ -5,69 +5,70 @@ import type { Gate, HeadgateEvent } from "./index.js";
 
 /** A change that an event brings. */
 export interface Change {
-  /** `upsert`: add or update. `merge`: update a model that is known. */
+  /** `upsert`: add or update. `merge`: update an existing model. */
   op: "upsert" | "merge" | "remove" | "ignore";
   id?: any;
   attributes?: Record<string, any> | undefined;
 }
-/** Reads an event instead of the convention. */
+/** Reads the change from an event, instead of the convention `<topic>.<id>.<verb>`. `null`: the event changes nothing. */
 export type Mapping = (event: HeadgateEvent<any>) => Change | null | undefined;
 
 /** Options of live models and collections. */
 export interface LiveOptions {
+  /** The gate to follow at once. */
   gate?: Gate<any> | undefined;
-  /** Prefix of the topics, such as `orders`. */
+  /** Prefix of the topics, such as `orders`. Default: the property `topic`. */
   topic?: string | undefined;
   mapping?: Mapping | undefined;
-  /** Default `version`. */
+  /** The attribute with the version, default `version`. Attributes whose version is not newer change nothing. */
   versionAttribute?: string | undefined;
-  /** Default 1000: a fetch after a gap waits up to this. */
+  /** A fetch after a loss waits a random time up to this, default 1000. */
   resyncSpreadMs?: number | undefined;
-  /** `false`: never fetch by itself. */
+  /** Default `true`. `false`: the application fetches, when the subscription is acknowledged and after a loss. */
   refetch?: boolean | undefined;
 }
 
 /** What `extend` returns: the class with more. */
 type Extended<Parent, Properties, Statics> = Parent & Statics & { new (...args: any[]): Properties; __super__: any };
 
-/** A Backbone model that follows its events. */
+/** A Backbone model that follows the events of `<topic>.<id>.*`. */
 export class LiveModel<T extends object = any> extends Backbone.Model<T> {
   static extend<Parent, Properties, Statics>(this: Parent, properties?: Properties & ThisType<any>, statics?: Statics): Extended<Parent, Properties, Statics>;
   constructor(attributes?: T, options?: LiveOptions & { [option: string]: any });
-  /** Follow the events of a topic. */
+  /** Follow the events of a topic as soon as the model has an id. Throws `invalid_pattern` if the id is not one word of a topic. */
   follow(gate: Gate<any>, options?: LiveOptions): this;
   /** Stop following. */
   unfollow(): void;
-  /** Take attributes of an event; `false`: they were stale. */
+  /** Set the attributes of an event. Returns `false` if they are stale. */
   setLive(attributes: Partial<T>, event: HeadgateEvent<any>): boolean;
-  /** The server no longer has it; `false`: that was stale. */
+  /** Trigger `destroy`, because the server no longer has the model. Returns `false` if the event is stale. */
   removeLive(attributes: Partial<T> | undefined, event: HeadgateEvent<any>): boolean;
 }
 
-/** A Backbone collection that follows the events of its models. */
+/** A Backbone collection that follows the events of `<topic>.*.*`, or of the option `pattern`. */
 export class LiveCollection<T extends object = any, Model extends Backbone.Model<any> = LiveModel<T>> extends Backbone.Collection<Model> {
   static extend<Parent, Properties, Statics>(this: Parent, properties?: Properties & ThisType<any>, statics?: Statics): Extended<Parent, Properties, Statics>;
-  /** Which attribute is the version; default `version`. */
+  /** The attribute with the version, default `version`. */
   versionAttribute: string;
   constructor(models?: Model[] | Partial<T>[], options?: LiveOptions & { pattern?: string | undefined; [option: string]: any });
   /** Follow the events of a topic. */
   follow(gate: Gate<any>, options?: LiveOptions & { pattern?: string | undefined }): this;
   /** Stop following. */
   unfollow(): void;
-  /** Take a change that an event brought. */
+  /** Apply the change that an event brought. */
   applyLive(change: Change, event: HeadgateEvent<any>): void;
 }
 
-/** An inbox as a collection, newest first. Its models are the inbox's items. */
+/** An inbox as a collection, newest first. Its models are the inbox's items. `alert` {item} is triggered for each item that arrives and is not muted in pages. */
 export class NotificationList<Data = any> extends Backbone.Collection<Backbone.Model<InboxItem<Data>>> {
   static extend<Parent, Properties, Statics>(this: Parent, properties?: Properties & ThisType<any>, statics?: Statics): Extended<Parent, Properties, Statics>;
   constructor(models: undefined | null | [], options: { inbox: Inbox<Data>; [option: string]: any });
-  /** Whose actions are those of the list. */
+  /** The inbox, which has the actions, such as `markRead`. */
   readonly inbox: Inbox<Data>;
-  /** How many of the whole inbox are unread. `unread` {count} says when it changes. */
+  /** The number of unread items in the whole inbox. The list triggers `unread` {count} when it changes. */
   readonly unread: number;
-  /** `status` {status} says when it changes. */
+  /** The list triggers `status` {status} when it changes. */
   readonly status: InboxStatus;
-  /** Follow the inbox no more. */
+  /** Stop following the inbox. The listed items stay. */
   unfollow(): void;
 }

@@ -3,7 +3,7 @@ import type * as live from "./backbone.js";
 import type * as inbox from "./inbox.js";
 import type * as client from "./index.js";
 
-/** All of `headgate` and of `headgate/inbox`, and the helpers for Backbone in a page that has it. */
+/** Everything of `headgate` and `headgate/inbox`, and the Backbone helpers if the page has Backbone. */
 export type Global = typeof client & typeof inbox & typeof live;
 
 declare global {

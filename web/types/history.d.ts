@@ -3,11 +3,14 @@ import type { Gate, HeadgateEvent, Position, State } from "./index.js";
 
 /** A part of the past. */
 export interface HistoryPart<Data = any> {
-  /** Newest first: `limit` of them, or fewer where the log has no more. */
+  /** Newest first. Fewer than `limit` if the log has no more. */
   events: HeadgateEvent<Data>[];
-  /** Where the next part ends. `null`: the log has no older events. */
+  /** Pass it as `before` to get the next, older part. `null`: the log has no older events. */
   before: Position | null;
 }
 
-/** The newest events of a pattern, or those below `before` of an earlier part. */
+/**
+ * Return the newest events of a pattern, or the newest below `before` of an earlier part. No handler is called. `limit` is 1 to 1000, default 50. A pattern that few events
+ * match takes longer. Rejected with a `HeadgateError`, such as `invalid_request` if the log is another one since `before`.
+ */
 export function history<Data = any>(gate: Gate<any>, pattern: string, options?: { before?: Position | Pick<State, "epoch" | "offset"> | null | undefined; limit?: number | undefined }): Promise<HistoryPart<Data>>;

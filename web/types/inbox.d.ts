@@ -6,7 +6,7 @@ import type { Store } from "./store.js";
 export interface InboxItem<Data = any> {
   /** `<kind>/<id of its event>`. */
   readonly id: string;
-  /** What its topic has below the user's inbox, such as `orders.failed`. */
+  /** The words of its topic after the user's inbox, such as `orders.failed`. */
   readonly kind: string;
   readonly data: Data;
   /** Milliseconds since 1970. */
@@ -19,53 +19,58 @@ export interface InboxItem<Data = any> {
 /** Where a user is alerted. */
 export type InboxChannel = "mail" | "page" | "push";
 
-/** `behind`: events may be missing. `current`: none are missing. */
+/** `loading`: there is no answer yet. `behind`: items may be missing. `current`: none is missing. `failed`: the inbox cannot be read. */
 export type InboxStatus = "loading" | "behind" | "current" | "failed";
 
 /** An inbox as it stands. */
 export interface InboxSnapshot<Data = any> {
-  /** Newest first, as far as they were loaded. */
+  /** The loaded items without archived ones, newest first. */
   readonly items: readonly InboxItem<Data>[];
-  /** Of the whole inbox. */
+  /** The number of unread items in the whole inbox, loaded or not. */
   readonly unread: number;
   /** Muted channels by pattern of kinds. */
   readonly mutes: { readonly [pattern: string]: readonly InboxChannel[] };
+  /** Whether `loadMore` brings older items. */
   readonly hasMore: boolean;
   readonly status: InboxStatus;
-  /** Why it could not be loaded. */
+  /** Why the inbox cannot be read. */
   readonly error: HeadgateError | null;
 }
 
 /** Options of an inbox. */
 export interface InboxOptions {
-  /** Items that one request brings, 1 to 100, default 20. */
+  /** Items of one request, 1 to 100, default 20. */
   pageSize?: number | undefined;
-  /** An outbox of `headgate/offline`: it keeps actions while there is no connection. */
+  /** An outbox of `headgate/offline`, which keeps actions while there is no connection. Without one they are rejected with `disconnected`. */
   outbox?: { publish: (topic: string, data: any, options: { id: string }) => Promise<Receipt> } | undefined;
 }
 
-/** The inbox of a gate's user. An action shows at once, and is taken back when it is refused. */
+/**
+ * The inbox of a gate's user. It follows the server while it has listeners. An action shows at once. Its promise is resolved when the log has it. If it is rejected, with a
+ * `HeadgateError`, the change is undone.
+ */
 export interface Inbox<Data = any> extends Store<InboxSnapshot<Data>> {
   readonly items: readonly InboxItem<Data>[];
   readonly unread: number;
-  /** Bring older items. */
+  /** Load older items. Does nothing without listeners. */
   loadMore: () => Promise<void>;
   markRead: (ids: string | readonly string[]) => Promise<void>;
+  /** Mark items as unread. An archived item comes back. */
   markUnread: (ids: string | readonly string[]) => Promise<void>;
-  /** Read, and no longer listed. */
+  /** Mark items as read and remove them from the list. */
   archive: (ids: string | readonly string[]) => Promise<void>;
   /** Mark as read all items up to the newest one that is shown. */
   markAllRead: () => Promise<void>;
-  /** Call a listener with each item that arrives and is not muted; returns its end. */
+  /** Call a listener once with each item that arrives and is not muted in pages, while the inbox has listeners. Returns the function that ends this. */
   onAlert: (listener: (item: InboxItem<Data>) => void) => () => void;
-  /** Mute a pattern of kinds on exactly these channels, by default all, on every device. */
+  /** Mute a pattern of kinds on exactly these channels (default: all of them), on every device of the user. */
   mute: (pattern: string, channels?: readonly InboxChannel[]) => Promise<void>;
   unmute: (pattern: string) => Promise<void>;
-  /** Whether a kind is muted, in pages by default. */
+  /** Whether a kind is muted on a channel, default `page`. */
   isMuted: (kind: string, channel?: InboxChannel) => boolean;
 }
 
 /** Make the inbox of a gate's user. */
 export function createInbox<Data = any>(gate: Gate<any>, options?: InboxOptions): Inbox<Data>;
-/** Show the unread count in front of a page's title; returns the function that ends it. */
+/** Show the unread count before a page's title, default that of the document. Returns the function that ends this. */
 export function badgeTitle(inbox: Pick<Inbox, "subscribe" | "unread">, page?: { title: string }): () => void;

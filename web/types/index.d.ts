@@ -7,28 +7,30 @@ export type { AnyTopics, PayloadOf, Subscribable, TopicOf } from "./topics.js";
 
 /** An event, the second argument of a handler. */
 export interface HeadgateEvent<Data = unknown, Topic extends string = string> {
-  /** As it was published; it begins with `users.me.` for a handler of a pattern that does. */
+  /** The topic as published. For a handler of a pattern that begins with `users.me.`, the topic begins with `users.me.` too. */
   topic: Topic;
   data: Data;
+  /** The id that its publisher chose, or that the client or the publisher library generated. `null`: it has none. */
   id: string | null;
-  /** Milliseconds since 1970, by the clock of the log. */
+  /** Milliseconds since 1970, by the clock of Redis. */
   time: number;
-  /** `null`: live only, not in the log. */
+  /** The position in the log. `null`: the event is not in the log and comes only live. */
   offset: number | null;
+  /** Whether the event was read from the log, after a reconnection or a gap, for `since`, or for `gate.replay`. */
   replayed: boolean;
   /** The trace of its publisher (W3C Trace Context), if it has one. */
   traceparent?: string;
-  /** The user who published it, as the gateway knows it, in topics of `HEADGATE_EVENT_BY`. */
+  /** The user who published the event, taken from the token. Only in topics of `HEADGATE_EVENT_BY`. */
   by?: string;
-  /** The pattern of the handler that gets it. */
+  /** The pattern of the handler that was called. */
   pattern: string;
 }
 
-/** A handler of events. Of an unknown payload it may say the type itself. */
+/** A handler of events. If the type of the payload is unknown, the handler may declare it. */
 export type EventCallback<Data = unknown, Event = HeadgateEvent<Data>> = unknown extends Data
   ? { call(this: any, data: Data, event: Event): any }["call"]
   : (this: any, data: Data, event: Event) => any;
-/** The events of one name: of each pattern that it meets. */
+/** The events of one name, from every pattern that has a topic in common with it. */
 type EventOfOne<Topics, Name extends string> = string extends Name
   ? HeadgateEvent
   : Name extends keyof Topics
@@ -36,13 +38,13 @@ type EventOfOne<Topics, Name extends string> = string extends Name
     : [Meeting<Topics, Name>] extends [never]
       ? HeadgateEvent
       : { [Pattern in Meeting<Topics, Name> & keyof Topics]: HeadgateEvent<Topics[Pattern], TopicOf<Pattern>> }[Meeting<Topics, Name> & keyof Topics];
-/** The events of a topic or pattern: `event.topic` says which payload `event.data` is. */
+/** The events of a topic or pattern, as a union. `event.topic` narrows the type of `event.data`. */
 export type EventOf<Topics, Name extends string> = Names<Name> extends infer Each extends string ? (Each extends unknown ? EventOfOne<Topics, Each> : never) : never;
 /** The handler of a topic or pattern. */
 export type HandlerOf<Topics, Name extends string> = EventCallback<PayloadOf<Topics, Name>, EventOf<Topics, Name>>;
-/** A handler of anything. */
+/** Any function. */
 export type Callback = (this: any, ...args: any[]) => any;
-/** A name with a colon, which no topic has: of the client, or of your own. */
+/** A name with a colon: a lifecycle event of the client, or one that the application has declared. No topic has a colon. */
 export type LifecycleName = keyof NamedEvents;
 /** A map of names to handlers. */
 export type EventMap<Topics = AnyTopics> = { [Name in string]: Callback } & { [Name in LifecycleName]?: (...args: NamedEvents[Name]) => any } & {
@@ -54,36 +56,47 @@ export type CallbackFor<Topics, Name extends string> = Name extends LifecycleNam
   : Name extends "all" | `${string}:${string}`
     ? Callback
     : HandlerOf<Topics, Name>;
-/** Those of some names that have a colon and are not declared. */
+/** The names with a colon that are not declared. */
 type Undeclared<Name> = Name extends `${string}:${string}` ? Exclude<Name, LifecycleName> : never;
-/** A name, or several with spaces, if those with a colon are declared. */
+/** One name, or several separated by spaces, if all names with a colon are declared. */
 export type Declared<Name extends string> = [Undeclared<Names<Name>>] extends [never] ? Name : LifecycleName;
 /** A map in which every name with a colon is declared. */
 export type DeclaredMap<Map> = { [Name in keyof Map]: [Undeclared<Name>] extends [never] ? Map[Name] : never };
 
-/** Names of your own with a colon: `declare module "headgate"` adds them. */
+/** Your own names with a colon. Add them by `declare module "headgate"`. */
 export interface ApplicationEvents {}
 /** Every name with a colon. */
 export interface NamedEvents extends LifecycleEvents, ApplicationEvents {}
 
 /** The arguments of each lifecycle event. */
 export interface LifecycleEvents {
+  /** The gateway has welcomed the client, which can now send requests. */
   "connection:up": [welcome: Welcome];
+  /** An established connection has ended. The next attempt begins after `delayMs`. `null`: none follows by itself, because the user has left the page, or the client was closed. */
   "connection:down": [end: { reason: string; delayMs: number | null }];
+  /** An attempt to connect has failed. The next one begins after `delayMs`. `null`: the client has given up until `gate.open()` or `gate.refresh()`. */
   "connection:refused": [error: HeadgateError, next: { delayMs: number | null }];
+  /** The gateway disconnects this client because its token has expired or was revoked. */
   "connection:unauthorized": [error: HeadgateError];
+  /** The gateway is about to stop, or has too many clients. The client moves to another gateway within `withinS` seconds. */
   "connection:moving": [move: { reason: string; withinS: number; detail?: string }];
+  /** Events are missing, or the log has lost events that this client has had. */
   "delivery:gap": [gap: ToldGap];
+  /** A queue is filling, full, or empty again. */
   "delivery:backpressure": [notice: Backpressure];
+  /** The client has resumed at its position, or (`repaired`) has fetched the events of a gap. */
   "delivery:resumed": [resumed: { epoch?: string; offset?: number; repaired?: { patterns: string[]; from: number | null; to: number | null; count: number } }];
+  /** A handler threw, the gateway refused or ended a subscription, the fetch of a load failed, or a token could not be refreshed. */
   "delivery:error": [failure: DeliveryError];
+  /** `gate.status` has changed. */
   "status:change": [change: StatusChange];
+  /** `gate.state` has changed. An event alone does not trigger this. */
   "state:change": [state: State];
-  /** An outbox (`headgate/offline`) has kept a publish. */
+  /** An outbox (`headgate/offline`) has stored a publish. */
   "publish:queued": [notice: PublishNotice];
-  /** The event is in the log. `replaces` is its earlier receipt, whose event the log has lost. */
+  /** The event is in the log. `replaces`: an earlier receipt of this publish; the log has lost its event. */
   "publish:receipt": [notice: PublishNotice & { receipt: Receipt; replaces?: Receipt | undefined }];
-  /** It was not published; with `outcome_unknown` it may have been, or be lost since its receipt. */
+  /** The event was not published. With `outcome_unknown` it may have been, or may be lost since its receipt. */
   "publish:refused": [notice: PublishNotice & { error: HeadgateError }];
 }
 
@@ -92,11 +105,11 @@ export interface PublishNotice {
   id: string;
   topic: string;
   data: any;
-  /** A page that has ended has published it. */
+  /** Whether an earlier page or another tab made this publish. */
   restored: boolean;
 }
 
-/** A handler that threw (`topic`), a refused subscription or a failed load (`pattern`). */
+/** `topic`: the name whose handler threw. `pattern`: a refused subscription, or a load whose fetch failed. Neither: a token that could not be refreshed. */
 export interface DeliveryError {
   error: any;
   pattern?: string;
@@ -107,52 +120,69 @@ export interface DeliveryError {
 export interface Welcome {
   session: string;
   user?: string | null;
-  /** What the topics of this user begin with, and `users.me.` stands for. */
+  /** The prefix of this user's topics, for which `users.me.` stands. Missing without a token. */
   own?: string;
   epoch: string;
+  /** The position of the gateway's live feed. */
   offset: number;
   limits: Limits;
-  /** `null`: the client did not ask to resume. */
+  /** `true`: everything after the client's position follows. `false`: some of it is lost, and a gap follows. `null`: the client did not ask to resume. */
   resumed: boolean | null;
+  /** Where the gateway continues for a client that resumes. `null`: nowhere in the log that the client knows. */
   from?: Position | null;
+  /** The answers to the subscriptions that the client requested when it connected. */
   subscriptions: { pattern: string; ok: boolean; error?: { code: string; message: string; [part: string]: any } }[];
+  /** An idle client gets a message of the gateway at least this often, in seconds. */
   heartbeatS?: number;
 }
 
-/** Events in offsets `from` to `to` that this client did not get. */
+/** Events that this client did not get, or (`rolled_back`) that it may have had and the log has lost. */
 export interface Gap {
+  /** The subscribed patterns that the gap concerns. Empty: all of them. */
   patterns: string[];
+  /** The first offset. `null`: unknown. */
   from: number | null;
+  /** The last offset. `null`: unknown. */
   to: number | null;
+  /** The number of missing events for `overflow`, else the number of offsets in the range. `null`: unknown. */
   count: number | null;
   bytes: number | null;
+  /**
+   * `overflow`: the client's queue was full. `upstream`: the gateway failed while it delivered them. `trimmed`: the log no longer holds them. `rolled_back`: Redis has lost
+   * the end of the log. `log_lost`: the whole log is gone. `quarantined`: events in the log cannot be delivered.
+   */
   reason: "overflow" | "upstream" | "trimmed" | "rolled_back" | "log_lost" | "quarantined";
+  /** Whether the log still holds the events. */
   recoverable: boolean;
-  /** Of `rolled_back`: in which the log goes on. */
+  /** For `rolled_back`: the epoch in which the log continues. */
   epoch?: string;
 }
 
-/** A gap, and what becomes of it. */
+/** A gap, and its fate. If it is neither `repairing` nor `lost`, its events are in the log and `gate.replay` can fetch them. */
 export interface ToldGap extends Gap {
-  /** Its events are being fetched from the log. */
+  /** The client fetches its events from the log, and `delivery:resumed` reports the end. */
   repairing: boolean;
   /** Its events will not come. */
   lost: boolean;
-  /** `iterator`: a loop over `events` was too slow. */
+  /** `iterator`: a loop over `events` was too slow. Missing otherwise. */
   where?: "iterator";
 }
 
-/** A full queue, of the gateway for this client or in the page. */
+/** The state of a queue: the gateway's for this client, or the one in the page. */
 export interface Backpressure {
+  /** `warning`: three quarters full. `on`: full. `off`: events are delivered as they come again. */
   state: "warning" | "on" | "off";
+  /** Messages in the queue. */
   queued: number;
   queuedBytes: number;
+  /** Events dropped since the client connected. */
   discarded: number;
+  /** Older events that a newer one of their topic has replaced (`latest`). */
   conflated?: number;
   where: "gateway" | "browser";
 }
 
-/** Limits of the gateway. */
+/** Limits of the gateway. docs/protocol.md lists all of them, and docs/settings.md explains them. */
 export interface Limits {
   maxPayloadBytes?: number;
   inboundPerS?: number;
@@ -181,19 +211,35 @@ export interface Position {
 
 // State.
 
-/** The connection in one word. */
+/**
+ * The state of the connection.
+ *
+ * `idle`: `open` has not been called. `connecting`, `resuming`: an attempt is under way. `live`: events come as they are published. `catching_up`: the gateway reads missed
+ * events from the log. `moving`: connected, about to move to another gateway. `waiting`: the next attempt follows by itself. `paused`: the user has left the page and may
+ * return. `refused`: only `open` or another token leads to another attempt. `closed`: `close` was called.
+ */
 export type Status = "idle" | "connecting" | "resuming" | "live" | "catching_up" | "moving" | "waiting" | "paused" | "refused" | "closed";
 /** A change of the status. */
 export interface StatusChange {
   status: Status;
   previous: Status;
+  /** Why a connection or an attempt has ended. Otherwise the step of the client, such as `join`. */
   reason: string;
 }
-/** The coarser words of `gate.state`. */
+/** The state of the connection in coarser words. `up`: requests can be sent. */
 export type ConnectionState = "connecting" | "up" | "waiting" | "refused" | "paused" | "closed";
-/** Where the client stands against the log. */
+/**
+ * Where the client stands in the log. `none`: it has no position yet. `announced`: the log is another one or has lost its end, and the gap that reports it has not been
+ * dispatched yet.
+ */
 export type Standing = "none" | "live" | "resuming" | "catching_up" | "announced";
-/** A subscription in one word. */
+/**
+ * The state of a subscription.
+ *
+ * `wanted`: the gateway has not been asked yet. `requested`: the request is under way. `active`: the gateway has acknowledged it. `changed`: it is active, and its handlers
+ * want it otherwise now. `releasing`: the request to end it is under way. `suspended`: the connection is gone; the next one carries it. `waiting`: the gateway's limit on
+ * subscriptions is reached. `retrying`: refused or ended for a passing reason; the client asks again. `refused`: the gateway does not grant it. `idle`: there is none.
+ */
 export type SubscriptionState = "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "retrying" | "refused" | "idle";
 
 /** A snapshot of the client. */
@@ -203,21 +249,29 @@ export interface State {
   position: Standing;
   /** The gateway's link to Redis. */
   bus: "up" | "down";
+  /** Of the latest connection. `null`: there was none. */
   session: string | null;
+  /** The user of the token. `null` without a token, or before the first connection. */
   user: string | null;
+  /** With `offset`, the position that a later page may pass as `resume`. */
   epoch: string | null;
   offset: number | null;
+  /** The state of each pattern that has handlers. */
   subscriptions: Record<string, SubscriptionState>;
   limits: Limits;
+  /** Events for which handlers were called. */
   received: number;
+  /** Messages that wait for the page. */
   waiting: number;
+  /** Reported gaps. */
   gaps: number;
+  /** Events of these gaps that were not repaired, as far as their number is known. */
   missed: number;
 }
 
 // Errors.
 
-/** The codes of the product. */
+/** The codes of the errors (docs/protocol.md, "Errors"). */
 export type ErrorCode =
   | "invalid_topic"
   | "invalid_pattern"
@@ -289,12 +343,13 @@ export interface CodedError<Code extends ErrorCode> extends Error {
   readonly code: Code;
   /** Whether trying the same again can help. */
   readonly retry: boolean;
+  /** The numbers and names that the message is built from. */
   readonly parts: (Code extends keyof ErrorParts ? ErrorParts[Code] : {}) & Record<string, any>;
 }
 
-/** The one error of the client: its code says which parts it has. */
+/** The only error class of the client. The code narrows the type of `parts`. */
 export type HeadgateError = { [Code in ErrorCode]: CodedError<Code> }[ErrorCode];
-/** The class of all of them. */
+/** The class of these errors. */
 export const HeadgateError: {
   new (code: ErrorCode, parts?: Record<string, any>, retry?: boolean, message?: string, cause?: unknown): HeadgateError;
   readonly prototype: HeadgateError;
@@ -302,58 +357,61 @@ export const HeadgateError: {
 
 // Options.
 
-/** Policy of a subscription when the client's queue is full. */
+/**
+ * What happens when the client's queue at the gateway is full. `catch_up`: the gateway continues from the log, and nothing is lost. `latest`: only the newest event of
+ * each topic is kept. `drop`: events are left out, and a gap reports them.
+ */
 export type Overflow = "catch_up" | "latest" | "drop";
-/** Where in the log a subscription starts. */
+/** Where in the log a subscription starts. After an offset, at a time (milliseconds since 1970), or with the last events of the pattern. */
 export type Since = { offset: number; epoch?: string | undefined } | { time: number } | { last: number };
-/** A token, or a function that brings one. */
+/** A token, or a function that returns one. `null`, `undefined`: the client is anonymous. */
 export type TokenSource = string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>);
 
 /** Options of `connect`. */
 export interface ConnectOptions {
   /** Default `notifications`. */
   namespace?: string | undefined;
-  /** `false`: `gate.open()` connects. */
+  /** Default `true`. `false`: nothing connects before `gate.open()`. */
   autoConnect?: boolean | undefined;
-  /** A function is asked at each connect and before expiry. */
+  /** A token, or a function that the client calls at each connect and before the token expires. */
   token?: TokenSource;
-  /** Default 500. */
+  /** Least time between two attempts, default 500. */
   reconnectDelayMinMs?: number | undefined;
-  /** Default 20000. */
+  /** Most time between two attempts, default 20000. The time is random, and its bound doubles with each failure up to this. */
   reconnectDelayMaxMs?: number | undefined;
-  /** Default 10000. */
+  /** Time for the answer to a request, and for its turn, default 10000. */
   requestTimeoutMs?: number | undefined;
-  /** Default 20000, until the welcome. */
+  /** Time of an attempt until the gateway's welcome, default 20000. */
   connectTimeoutMs?: number | undefined;
-  /** Messages that may wait for a busy page, default 10000. */
+  /** Messages that may wait for a busy page, default 10000. With that many, the client disconnects, dispatches them, and resumes. */
   inboxLimit?: number | undefined;
-  /** More for the auth object of CONNECT. */
+  /** Additional fields of CONNECT's auth object, for your own authenticator. */
   auth?: Record<string, any> | undefined;
-  /** Where an earlier page of this user stopped; null: nowhere. */
+  /** The position where an earlier page of this user stopped, from its `gate.state`. `null`: none. */
   resume?: Position | Pick<State, "epoch" | "offset"> | null | undefined;
-  /** Called when events will not come. */
+  /** Called once for each gap whose events will not come, so that the page fetches its state again. */
   resync?: ((gap: ToldGap) => void) | undefined;
-  /** `websocket`: nothing else. `stream`, `socket.io`: from the start. */
+  /** `websocket`: only a WebSocket. `stream`: over HTTP from the start. `socket.io`: `socket.io-client` from the start. Default: a WebSocket, and HTTP where none gets through. */
   transport?: "websocket" | "stream" | "socket.io" | undefined;
-  /** A `socket.io-client` of your own. */
+  /** Your own `socket.io-client`, used from the start. */
   io?: any;
-  /** Default `/socket.io`. */
+  /** The path of the endpoint, default `/socket.io`. */
   path?: string | undefined;
-  /** Of `socket.io-client`. */
+  /** The transports of `socket.io-client`, which is used from the start. */
   transports?: ("websocket" | "polling")[] | undefined;
-  /** More for `socket.io-client`. */
+  /** Further options of `socket.io-client`, which is used from the start. */
   socketOptions?: Record<string, any> | undefined;
-  /** A class in the place of the browser's. */
+  /** A class that replaces the browser's, such as that of `ws`. */
   WebSocket?: any;
 }
 
 /** Options of a subscription. */
 export interface SubscribeOptions {
-  /** Default `catch_up`. */
+  /** Default `catch_up`. The strongest policy of a pattern's handlers counts. */
   overflow?: Overflow | undefined;
-  /** `false`: leave gaps to the application. */
+  /** Default `true`. `false`: the application handles gaps of this pattern. */
   repair?: boolean | undefined;
-  /** The part of the past to begin with. */
+  /** Past events to begin with. */
   since?: Since | undefined;
   /** Ends the subscription. */
   signal?: AbortSignal | undefined;
@@ -361,60 +419,63 @@ export interface SubscribeOptions {
 
 /** Options of `events`. */
 export interface EventsOptions extends SubscribeOptions {
-  /** Events that may wait for the loop, default 256. */
+  /** Events that may wait for the loop, default 256. Beyond it the oldest are dropped, and `delivery:gap` reports them. */
   limit?: number | undefined;
 }
 
-/** `behind`: events may be missing. `current`: none are missing. */
+/**
+ * `loading`: there is no answer yet. `behind`: events may be missing from the state. `current`: none is missing. `failed`: the fetch fails, or the gateway refuses the
+ * pattern. `closed`: it was closed, or its gate was.
+ */
 export type LoadStatus = "loading" | "behind" | "current" | "failed" | "closed";
 
 /** Options of `load`. */
 export interface LoadOptions<Data = any, Answer = any> {
-  /** Replaces the state. */
+  /** Replaces the state by an answer. If it throws, the fetch counts as failed. */
   reset: (answer: Answer) => void;
-  /** Changes the state; an event may come again after an answer. */
+  /** Applies an event to the state. An event may come again after an answer that includes it already, so set values and do not count. */
   apply: (data: Data, event: HeadgateEvent<Data>) => void;
-  /** Called when `status` or `error` is another. */
+  /** Called when `status` or `error` has changed. */
   changed?: ((load: Load) => void) | undefined;
-  /** Where in the log the state that came with the page was read: nothing is fetched at first. */
+  /** The position at which the state that came with the page was read. Events follow from there, and nothing is fetched at first. */
   since?: Position | undefined;
-  /** Closes it. */
+  /** Closes the load. */
   signal?: AbortSignal | undefined;
-  /** For a fetch, default 30000. */
+  /** Time for a fetch to settle, default 30000. */
   timeoutMs?: number | undefined;
-  /** Default 1000: a fetch after a loss waits up to this. */
+  /** A fetch after a loss waits a random time up to this, default 1000, so that pages do not all ask at once. */
   resyncSpreadMs?: number | undefined;
 }
 
-/** A state that is fetched, and followed by events; `using` ends it with the block. */
+/** A state that is fetched and then changed by events. `using` closes it at the end of the block. */
 export interface Load extends Disposable {
   readonly pattern: string;
-  /** Where it is, in one word. */
   readonly status: LoadStatus;
-  /** Why it has failed, else `null`. */
+  /** Why the fetch fails or the gateway refuses the pattern. `null`: neither. */
   readonly error: any;
-  /** Fetch again now. */
+  /** Fetch again: now, also without a connection, or after the running fetch. */
   reload(): void;
-  /** End it. */
+  /** Stop. No function of the options is called after this, except `changed` with the status `closed`. */
   close(): void;
 }
 
-/** Offsets, inclusive. */
+/** A range of offsets, both inclusive. */
 export interface Range {
   from: number;
   to: number;
-  /** The epoch in which they are meant. */
+  /** The epoch of these offsets, default the present one. */
   epoch?: string | undefined;
 }
 
-/** The receipt of a publish. */
+/** The receipt of a publish: the position of the event in the log. */
 export interface Receipt {
   epoch: string;
   offset: number;
+  /** Whether the log already held an event with this id on this topic. The position is that of the first one. */
   duplicate?: boolean;
 }
 
-// TypeScript 5.2 knows these with `esnext.disposable` only.
+// TypeScript declares these only with the library `esnext.disposable`.
 declare global {
   interface SymbolConstructor {
     readonly dispose: unique symbol;
@@ -424,12 +485,15 @@ declare global {
   }
 }
 
-/** One handler's subscription; `using` ends it with the block. */
+/** The subscription of one handler. `using` closes it at the end of the block. */
 export interface Subscription extends Disposable {
   readonly pattern: string;
-  /** Where it is, in one word. */
+  /** The state of the pattern's subscription. `idle` after `close`. */
   readonly status: SubscriptionState;
-  /** Settled by the gateway's answer. */
+  /**
+   * Resolved when the pattern is active: no event is missing from then on. Rejected with a `HeadgateError` when the gateway refuses the pattern or the client, when a client
+   * that was never connected has tried for `connectTimeoutMs`, and after `close`.
+   */
   readonly ready: Promise<void>;
   /** End this subscription and no other. */
   close(): void;
@@ -437,104 +501,122 @@ export interface Subscription extends Disposable {
 
 // The interface.
 
-/** Any Backbone.Events object or dispatcher. */
+/** A dispatcher, or any object with Backbone.Events. */
 export interface Listenable {
   on: Function;
   off: Function;
 }
 
-/** Names to handlers, as Backbone.Events. */
+/** The interface of Backbone.Events. A handler that throws does not stop the others. */
 export class Dispatcher<Topics = AnyTopics> {
-  /** Bind a handler, as Backbone does. */
+  /** Bind a handler to a name, several names separated by spaces, or a map of names to handlers. `all` gets everything. A topic or pattern subscribes, as `subscribe` does. */
   on<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
   on<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
-  /** Remove handlers of the application that match. Loads, rooms and stores end by themselves. */
+  /** Remove the application's handlers that match name, handler and context. Omit any of them to match all. Loads, rooms and stores keep their handlers until they are closed. */
   off<Name extends string>(name?: (Name & Declared<Name>) | null, callback?: Callback | null, context?: any): this;
   off<Map extends { [name: string]: Callback }>(names: Map & DeclaredMap<Map>, context?: any): this;
-  /** Bind a handler for one call. */
+  /** Bind a handler for one call for each name. */
   once<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
   once<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   once<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   once<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
-  /** Backbone's old name of `on`. */
+  /** Backbone's old name for `on`. */
   bind: this["on"];
-  /** Backbone's old name of `off`. */
+  /** Backbone's old name for `off`. */
   unbind: this["off"];
-  /** Listen to another object. */
+  /** Bind a handler to another object. `stopListening` removes it. */
   listenTo<Name extends LifecycleName>(other: Dispatcher<any>, name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any): this;
   listenTo<const Name extends string>(other: Dispatcher<any>, name: Name & Declared<Name>, callback: Callback): this;
   listenTo<Map extends EventMap<any>>(other: Dispatcher<any>, names: EventMap<any> & Map & DeclaredMap<Map>): this;
   listenTo(other: Listenable & { dispatch?: never }, name: string | { [name: string]: Callback }, callback?: Callback): this;
-  /** Listen to another object for one call. */
+  /** Bind a handler to another object for one call for each name. */
   listenToOnce<Name extends LifecycleName>(other: Dispatcher<any>, name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any): this;
   listenToOnce<const Name extends string>(other: Dispatcher<any>, name: Name & Declared<Name>, callback: Callback): this;
   listenToOnce<Map extends EventMap<any>>(other: Dispatcher<any>, names: EventMap<any> & Map & DeclaredMap<Map>): this;
   listenToOnce(other: Listenable & { dispatch?: never }, name: string | { [name: string]: Callback }, callback?: Callback): this;
-  /** Stop listening to one object, or to all. */
+  /** Remove what `listenTo` has bound: to one object or all, one name or handler or all. */
   stopListening(other?: Listenable | null, name?: string | { [name: string]: Callback } | null, callback?: Callback): this;
-  /** Call the handlers of exactly this name. */
+  /** Call the handlers of exactly this name, and those of `all`. No pattern is matched, and nothing is published. */
   trigger(name: string | Record<string, any>, ...args: any[]): this;
-  /** Call the handlers of every pattern that matches. */
+  /** Call the handlers of every pattern that matches a topic, and return their number. Each is called at most once per context. `describe` makes the second argument. */
   dispatch(topic: string, data: any, describe: (pattern: string) => any, admits?: (pattern: string) => boolean, alias?: string): number;
 }
 
-/** A dispatcher with topics subscribed at the gateway. */
+/** A dispatcher that subscribes its topics and patterns at the gateway. `connect` returns one. */
 export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   constructor(address: string, options: ConnectOptions);
-  /** Origin and namespace. */
+  /** Origin and namespace, such as `https://example.com/notifications`. */
   readonly address: string;
-  /** The connection in one word. */
+  /** The state of the connection. `status:change` reports each change. */
   readonly status: Status;
   /** Whether the gateway takes requests now. */
   readonly isUp: boolean;
-  /** A snapshot of everything. */
+  /** A snapshot of the client. `state:change` reports a change. */
   readonly state: State;
-  /** Connect, also after a refusal. */
+  /** Connect now, if the client is not connected or connecting. Use it at the start, after a refusal, or instead of waiting for the next attempt. */
   open(): this;
-  /** Subscribe a handler to a topic or pattern. */
+  /** Subscribe a handler to a topic or pattern. Two subscriptions of one handler are separate. Throws `invalid_pattern`, or a TypeError for an option. */
   subscribe<Name extends keyof Topics & string>(pattern: Name, handler: HandlerOf<Topics, Name>): Subscription;
   subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: HandlerOf<Topics, Name>): Subscription;
   subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, handler: HandlerOf<Topics, Name>): Subscription;
   subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, options: SubscribeOptions, handler: HandlerOf<Topics, Name>): Subscription;
-  /** Wait until a pattern is active. */
+  /** Wait until a pattern with handlers is active. Rejected as `ready` of a subscription, and with `disconnected` if the pattern has no handler. */
   subscribed(pattern: string): Promise<void>;
-  /** Publish an event, if the token grants it. */
+  /**
+   * Publish an event, if the token grants it. Rejected with a `HeadgateError`. `outcome_unknown`: it was sent, and its answer is lost. Publish it again with the same `id`, and
+   * the log holds it once.
+   *
+   * `id`: default a new one. `echo: false`: this page's own handlers do not get the event. `ephemeral`: the event reaches only the pages that are connected now, and is not in
+   * the log; the promise resolves with its id alone.
+   */
   publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options: { id?: string | undefined; echo?: boolean | undefined; ephemeral: true }): Promise<{ id: string }>;
   publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options?: { id?: string | undefined; echo?: boolean | undefined }): Promise<Receipt>;
-  /** Say which events the user was shown. */
+  /** Report which events the user has seen, by their ids, at most 100, so that a consumer does not mail them. Only for users with a token. */
   seen(ids: string[]): Promise<{ seen: number }>;
-  /** Give a part of the log to the handlers of one pattern again. */
+  /** Dispatch a range of the log again, to the handlers of one pattern, marked `replayed`. Resolved with the number of events. A gap of `delivery:gap` is a range. */
   replay(pattern: string, range: Range): Promise<number>;
-  /** Use another token. */
+  /**
+   * Use another token, on this connection and for the next ones. Without an argument the client asks the `token` option. Without a connection, the next one uses the token; a
+   * refused client connects at once. Rejected with the gateway's refusal, or `token_unavailable`.
+   */
   refresh(token?: string): Promise<void>;
-  /** Disconnect for good. */
+  /** Disconnect for good. No timer, listener or handler is left. */
   close(): void;
 }
 
-/** Connect to a gateway; `Topics` maps patterns to payloads. */
+/**
+ * Connect to a gateway, after the present task. `url` is its origin, such as `https://example.com`, default the page's own. `Topics` maps patterns to payloads. Throws
+ * `invalid_address`, or a TypeError for an option.
+ */
 export function connect<Topics = AnyTopics>(url?: string | undefined, options?: ConnectOptions): Gate<Topics>;
-/** Events of a pattern, for `for await`. */
+/**
+ * The events of a pattern, for `for await`. The pattern is subscribed from the first turn until the loop is left, `signal` aborts, or the gate closes. The loop throws if the
+ * gateway refuses the pattern.
+ */
 export function events<Topics, Name extends string>(
   gate: Gate<Topics>,
   pattern: Name & Subscribable<Topics, Name>,
   options?: EventsOptions,
 ): AsyncIterableIterator<EventOf<Topics, Name>>;
-/** Fetch a state when the pattern is active, and change it by each event from then on. */
+/**
+ * Fetch a state when the pattern is active, and apply each event from then on. The state is fetched again after a loss that nothing repairs. A failed fetch is reported by
+ * `delivery:error` and repeated. If the answer has a `position`, read from the log before the state, events up to there are skipped.
+ */
 export function load<Topics, Name extends string, Answer = any>(
   gate: Gate<Topics>,
   pattern: Name & Subscribable<Topics, Name>,
   fetch: (how: { signal: AbortSignal }) => Answer | Promise<Answer>,
   options: LoadOptions<PayloadOf<Topics, Name>, Answer>,
 ): Load;
-/** Return the topic if it is one. */
+/** Return a valid topic unchanged. Throws `invalid_topic`. */
 export function checkTopic(topic: unknown): string;
-/** Return data as plain JSON. Throws `not_serializable`, `payload_too_large`. */
+/** Return a copy of the data as plain JSON. Throws `not_serializable` for a value that JSON would change, and `payload_too_large` above `limit` bytes (default: none). */
 export function checkPayload(data: unknown, limit?: number): any;
-/** Return the pattern if it is one. */
+/** Return a valid pattern unchanged. Throws `invalid_pattern`. */
 export function checkPattern(pattern: unknown): string;
-/** Return the word that stands for a user in topics. */
+/** Return the word that stands for a user in topics, such as `ana__40example__2eorg` for `ana@example.org`. Throws `invalid_request`. */
 export function userWord(name: string): string;
-/** Whether a topic matches a pattern. */
+/** Return whether a topic matches a pattern. */
 export function matches(pattern: string, topic: string): boolean;

@@ -4,33 +4,36 @@ import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
 
 /** Options of an outbox. */
 export interface OutboxOptions {
-  /** `memory` (default) ends with the page; `indexeddb` outlives it, if the page may store. */
+  /** `memory` (default): kept until the page ends. `indexeddb`: kept across pages, and shared by all tabs of the user; in memory where the page may not store anything. */
   storage?: "memory" | "indexeddb" | undefined;
-  /** The user of these publishes. Only pages of that user send them. Needed for `indexeddb`. */
+  /** The owner of the publishes. Nothing is sent while the gate is connected as another user. Required for `indexeddb`. */
   user?: string | undefined;
-  /** Publishes that may wait, default 1000. */
+  /** Publishes that may wait, over all tabs, default 1000. */
   maxEvents?: number | undefined;
-  /** JSON of all of them, default 1048576. */
+  /** Bytes of their JSON, over all tabs, default 1048576. */
   maxBytes?: number | undefined;
-  /** Time after which an unsent publish is reported as `expired`; default: a day. */
+  /** Time after which an unsent publish is rejected with `expired`, default a day. */
   maxAgeMs?: number | undefined;
 }
 
-/** Publishes that wait for a connection. */
+/** Publishes that wait for a connection. They are sent in order, one at a time. */
 export interface Outbox<Topics = AnyTopics> {
-  /** Publish an event now, or when there is a connection. Resolved when it is in the log. */
+  /**
+   * Publish an event now, or when there is a connection. Resolved when it is in the log. Rejected with a `HeadgateError`: at once for an invalid topic or payload, for a full
+   * outbox (`limit_reached`), or if IndexedDB fails (`storage_failed`); later with the gateway's refusal, `expired`, `discarded`, `outcome_unknown` or `closed`.
+   */
   publish<Topic extends string>(
     topic: Topic & Publishable<Topics, Topic>,
     data: PayloadOf<Topics, Topic>,
     options?: { id?: string | undefined; maxAgeMs?: number | undefined },
   ): Promise<Receipt>;
-  /** What is kept and has no answer yet, oldest first. */
+  /** The publishes without an answer, oldest first. */
   pending(): Promise<PublishNotice[]>;
-  /** Discard kept publishes in all tabs, all of them or these ids. Their publishers are notified. */
+  /** Discard all publishes, or those with these ids, in all tabs. Their promises are rejected with `discarded`, or with `outcome_unknown` if they were sent. Resolved when nothing of them is stored. */
   discard(ids?: string[]): Promise<void>;
-  /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
+  /** Stop sending. Publishes in IndexedDB are sent by the next page. */
   close(): void;
 }
 
-/** Make the outbox of a gate. It ends with the gate. */
+/** Make an outbox for a gate. It closes with the gate. */
 export function createOutbox<Topics = AnyTopics>(gate: Gate<Topics>, options?: OutboxOptions): Outbox<Topics>;

@@ -4,20 +4,20 @@ import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Sub
 import type { PresenceSnapshot } from "./presence.js";
 import type { CollectionOptions, CollectionSnapshot, CollectionStore, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
-/** A gate of the application's, or the address of one. */
+/** Your own gate, or the address of a gateway. */
 export interface GateProviderProps {
-  /** The application's own; it is not closed here. */
+  /** Your own gate. The provider never closes it. */
   gate?: Gate<any> | undefined;
-  /** Connected while this is mounted, default the page's origin. */
+  /** The address to which the provider connects while it is mounted, default the page's origin. */
   url?: string | undefined;
-  /** Read when it connects; a `token` function is always the latest. */
+  /** Options of `connect`, read when the provider connects. It always calls the `token` function of the latest render. */
   options?: ConnectOptions | undefined;
   children?: ReactNode;
 }
 
 /** Options of useLiveCollection. */
 export interface LiveCollectionOptions<Item extends object = any> extends CollectionOptions<Item> {
-  /** Another key is another collection. */
+  /** A different key makes a new collection, which calls `load` again. */
   key?: string | undefined;
 }
 
@@ -25,7 +25,7 @@ export interface LiveCollectionOptions<Item extends object = any> extends Collec
 export interface LiveCollection<Item extends object = any> extends CollectionSnapshot<Item> {
   /** Load again now. */
   readonly reload: () => void;
-  /** Publish, and show at once what the event will change. */
+  /** Publish an event and show its change at once. The change is undone when the publish is refused. */
   readonly publish: CollectionStore<Item>["publish"];
 }
 
@@ -33,21 +33,21 @@ export interface LiveCollection<Item extends object = any> extends CollectionSna
 export interface Hooks<Topics = AnyTopics> {
   /** The gate of the GateProvider above. */
   useGate: () => Gate<Topics>;
-  /** The connection in one word. */
+  /** The state of the connection. */
   useGateStatus: () => Status;
-  /** The last events of a pattern. */
+  /** The last events of a pattern, oldest first. `null`: not known yet, as with `enabled: false`. */
   useEvents: <Pattern extends string, Part = EventsSnapshot<PayloadOf<Topics, Pattern>>>(
     pattern: (Pattern & Subscribable<Topics, Pattern>) | null,
     options?: EventsStoreOptions & {
-      /** What this component needs: it is rendered when that is another value. */
+      /** Picks what the component needs. The component renders only when that value changes. */
       select?: ((snapshot: EventsSnapshot<PayloadOf<Topics, Pattern>>) => Part) | undefined;
     },
   ) => Part;
-  /** Call a handler for each event, without rendering. */
+  /** Call the handler of the latest render for each event, without rendering. */
   useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: HandlerOf<Topics, Pattern>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
-  /** Plain objects, kept in step by events. */
+  /** A collection of plain objects that events keep up to date. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: LiveCollectionOptions<Item>) => LiveCollection<Item>;
-  /** Who is in a topic, and this user too while the component is mounted. */
+  /** The members of a topic, among them this user while the component is mounted. `null`: no topic yet. */
   usePresence: <Meta = any>(topic: string | null, options?: PresenceStoreOptions<Meta>) => PresenceSnapshot<Meta> & { readonly update: (meta: Meta | null) => void };
 }
 
@@ -55,17 +55,17 @@ export interface Hooks<Topics = AnyTopics> {
 export function GateProvider(props: GateProviderProps): ReactElement;
 /** The gate of the GateProvider above. */
 export const useGate: Hooks["useGate"];
-/** The connection in one word. */
+/** The state of the connection. */
 export const useGateStatus: Hooks["useGateStatus"];
-/** The last events of a pattern. */
+/** The last events of a pattern, oldest first. `null`: not known yet, as with `enabled: false`. */
 export const useEvents: Hooks["useEvents"];
-/** Call a handler for each event, without rendering. */
+/** Call the handler of the latest render for each event, without rendering. */
 export const useSubscription: Hooks["useSubscription"];
-/** Plain objects, kept in step by events. */
+/** A collection of plain objects that events keep up to date. */
 export const useLiveCollection: Hooks["useLiveCollection"];
-/** Who is in a topic, and this user too while the component is mounted. */
+/** The members of a topic, among them this user while the component is mounted. `null`: no topic yet. */
 export const usePresence: Hooks["usePresence"];
-/** An inbox as it stands. Its actions are the inbox's own. */
+/** The snapshot of an inbox of `headgate/inbox`, which has the actions. */
 export function useInbox<Snapshot>(inbox: Store<Snapshot>): Snapshot;
 /** The hooks, with the types of your topics. */
 export function hooksFor<Topics>(): Hooks<Topics>;

@@ -3,9 +3,9 @@ import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Sub
 import type { PresenceSnapshot } from "./presence.js";
 import type { CollectionOptions, CollectionSnapshot, CollectionStore, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
-/** A store with the contract of Svelte's. */
+/** A store with Svelte's contract. */
 export interface Readable<Value> {
-  /** Called at once, and with each new value. */
+  /** `run` is called at once, and with each new value. */
   subscribe: (run: (value: Value) => void) => () => void;
 }
 
@@ -13,7 +13,7 @@ export interface Readable<Value> {
 export interface LiveCollection<Item extends object = any> extends Readable<CollectionSnapshot<Item>> {
   /** Load again now. */
   reload: () => void;
-  /** Publish, and show at once what the event will change. */
+  /** Publish an event and show its change at once. The change is undone when the publish is refused. */
   publish: CollectionStore<Item>["publish"];
 }
 
@@ -21,33 +21,33 @@ export interface LiveCollection<Item extends object = any> extends Readable<Coll
 export interface Hooks<Topics = AnyTopics> {
   /** The gate that was provided above. */
   useGate: () => Gate<Topics>;
-  /** The connection in one word. */
+  /** The state of the connection. */
   useGateStatus: () => Readable<Status>;
-  /** The last events of a pattern. */
+  /** The last events of a pattern, oldest first. `null`: none, as with `enabled: false`. */
   useEvents: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, options?: EventsStoreOptions) => Readable<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
-  /** Call a handler for each event. */
+  /** Call a handler for each event while the component is mounted. */
   useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: HandlerOf<Topics, Pattern>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
-  /** Plain objects, kept in step by events. */
+  /** A collection of plain objects that events keep up to date. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: CollectionOptions<Item>) => LiveCollection<Item>;
-  /** Who is in a topic, and this user too while the component is mounted. */
+  /** The members of a topic, among them this user while the store has a subscriber. `null`: none. */
   usePresence: <Meta = any>(topic: string | null, options?: PresenceStoreOptions<Meta>) => Readable<PresenceSnapshot<Meta>> & { update: (meta: Meta | null) => void };
 }
 
-/** Give a gate to this component and those below. */
+/** Provide a gate to this component and those below. It is your own, which is never closed, or one that is connected to an address while this component is mounted. */
 export function provideGate<Topics = AnyTopics>(source?: Gate<Topics> | string | undefined, options?: ConnectOptions): Gate<Topics>;
 /** The gate that was provided above. */
 export const useGate: Hooks["useGate"];
-/** The connection in one word. */
+/** The state of the connection. */
 export const useGateStatus: Hooks["useGateStatus"];
-/** The last events of a pattern. */
+/** The last events of a pattern, oldest first. `null`: none, as with `enabled: false`. */
 export const useEvents: Hooks["useEvents"];
-/** Call a handler for each event. */
+/** Call a handler for each event while the component is mounted. */
 export const useSubscription: Hooks["useSubscription"];
-/** Plain objects, kept in step by events. */
+/** A collection of plain objects that events keep up to date. */
 export const useLiveCollection: Hooks["useLiveCollection"];
-/** Who is in a topic, and this user too while the component is mounted. */
+/** The members of a topic, among them this user while the store has a subscriber. `null`: none. */
 export const usePresence: Hooks["usePresence"];
-/** Make a store of headgate/store one of Svelte's. */
+/** Turn a store of `headgate/store` into one with Svelte's contract. */
 export function readable<Value>(store: Store<Value>): Readable<Value>;
 /** The functions, with the types of your topics. */
 export function hooksFor<Topics>(): Hooks<Topics>;

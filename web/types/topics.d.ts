@@ -39,7 +39,7 @@ type Meet<A extends string[], B extends string[]> = A extends ["#", ...infer A1 
         ? true
         : false;
 
-/** The patterns of a map that have a topic in common with a name. */
+/** The patterns of the map that have a topic in common with a name. */
 export type Meeting<Topics, Name extends string> = Name extends unknown
   ? { [Pattern in keyof Topics & string]: Meet<Words<Name>, Words<Pattern>> extends true ? Pattern : never }[keyof Topics & string]
   : never;
@@ -47,7 +47,7 @@ export type Meeting<Topics, Name extends string> = Name extends unknown
 /** The names in a list with spaces. */
 export type Names<Name extends string> = Name extends `${infer First} ${infer Rest}` ? First | Names<Rest> : Name;
 
-/** The payload of one name; of a name that is only known as `string`, nothing is known. */
+/** The payload of one name. `unknown` for a name that is only known as `string`. */
 type PayloadOfOne<Topics, Name extends string> = string extends Name
   ? unknown
   : Name extends keyof Topics
@@ -59,14 +59,14 @@ type PayloadOfOne<Topics, Name extends string> = string extends Name
 /**
  * The payload of a topic or pattern.
  *
- * A pattern of the map has exactly its own payload. Any other name has the union of those that it meets; one that meets none, `unknown`.
+ * A pattern of the map has its own payload. Any other name has the union of the payloads of the patterns that it has a topic in common with, or `unknown` if there are none.
  */
 export type PayloadOf<Topics, Name extends string> = Names<Name> extends infer Each extends string ? (Each extends unknown ? PayloadOfOne<Topics, Each> : never) : never;
 
 /** The words of a topic for one word of a pattern. */
 type TopicWord<Word extends string> = Word extends "*" ? string : Word;
 
-/** The topics that match a pattern, as far as a type can say: a wildcard is any text. */
+/** The topics that match a pattern, as far as a type can express that. A wildcard is any text. */
 export type TopicOf<Pattern extends string> = Pattern extends `#.${infer Rest}`
   ? TopicOf<Rest> | `${string}.${TopicOf<Rest>}`
   : Pattern extends `${infer Word}.#`
@@ -79,10 +79,10 @@ export type TopicOf<Pattern extends string> = Pattern extends `#.${infer Rest}`
           ? string
           : Pattern;
 
-/** A topic that may be published: one that meets a pattern of the map, or is only known as `string`. */
+/** A topic that may be published: it matches a pattern of the map, or is only known as `string`. */
 export type Publishable<Topics, Topic extends string> = string extends Topic ? Topic : [Meeting<Topics, Topic>] extends [never] ? never : Topic;
 
-/** Those of some names that meet no topic of a map: patterns, not names with a colon. */
+/** The names that have no topic in common with the map, without names with a colon. */
 type Unmet<Topics, Each> = Each extends string
   ? string extends Each
     ? never
@@ -93,5 +93,5 @@ type Unmet<Topics, Each> = Each extends string
         : never
   : never;
 
-/** A name, or several with spaces, if each can have an event; else what the map has. */
+/** One name, or several separated by spaces, if each can have an event. Otherwise the names of the map. */
 export type Subscribable<Topics, Name extends string> = [Unmet<Topics, Names<Name>>] extends [never] ? Name : keyof Topics & string;

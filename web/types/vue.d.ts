@@ -10,16 +10,16 @@ export type Refs<Snapshot> = { readonly [Field in keyof Snapshot]: ComputedRef<S
 /** A live collection as it stands. */
 export type LiveCollection<Item extends object = any> = Refs<CollectionSnapshot<Item>> & { readonly reload: () => void; readonly publish: CollectionStore<Item>["publish"] };
 
-/** Nothing more to ask of a pattern that meets a topic of the map. */
+/** `unknown` for a pattern that has a topic in common with the map. */
 type Met<Topics, Pattern extends string> = [Pattern] extends [Subscribable<Topics, Pattern>] ? unknown : Subscribable<Topics, Pattern>;
 
 /** The composables, for an application's topics. */
 export interface Hooks<Topics = AnyTopics> {
   /** The gate that was provided above. */
   useGate: () => Gate<Topics>;
-  /** The connection in one word. */
+  /** The state of the connection. */
   useGateStatus: () => Readonly<ShallowRef<Status>>;
-  /** The last events of a pattern. */
+  /** The last events of a pattern, oldest first. `null`: not known yet, as with `enabled: false`. */
   useEvents: <Pattern extends string>(
     pattern: MaybeRefOrGetter<Pattern | null> & Met<Topics, Pattern>,
     options?: MaybeRefOrGetter<EventsStoreOptions | undefined>,
@@ -30,32 +30,32 @@ export interface Hooks<Topics = AnyTopics> {
     handler: HandlerOf<Topics, Pattern>,
     options?: MaybeRefOrGetter<(SubscribeOptions & { enabled?: boolean | undefined }) | undefined>,
   ) => void;
-  /** Plain objects, kept in step by events. */
+  /** A collection of plain objects that events keep up to date. */
   useLiveCollection: <Item extends object = any>(
     topic: MaybeRefOrGetter<string>,
     options?: MaybeRefOrGetter<CollectionOptions<Item> | undefined>,
   ) => LiveCollection<Item>;
-  /** Who is in a topic, and this user too while the component is mounted. */
+  /** The members of a topic, among them this user while the component is mounted. `null`: no topic yet. */
   usePresence: <Meta = any>(topic: MaybeRefOrGetter<string | null>, options?: MaybeRefOrGetter<PresenceStoreOptions<Meta> | undefined>) => Refs<PresenceSnapshot<Meta>> & { readonly update: (meta: Meta | null) => void };
 }
 
-/** `app.use(gatePlugin, gate)` gives a gate to all components. */
+/** `app.use(gatePlugin, gate)` provides your own gate to all components, and never closes it. */
 export const gatePlugin: { install(app: { provide: (key: any, value: any) => unknown }, gate: Gate<any>): void };
-/** Give a gate to this component and those below. */
+/** Provide a gate to this component and those below. It is your own, which is never closed, or one that is connected to an address while this component is mounted. */
 export function provideGate<Topics = AnyTopics>(source?: Gate<Topics> | string | undefined, options?: ConnectOptions): Gate<Topics>;
 /** The gate that was provided above. */
 export const useGate: Hooks["useGate"];
-/** The connection in one word. */
+/** The state of the connection. */
 export const useGateStatus: Hooks["useGateStatus"];
-/** The last events of a pattern. */
+/** The last events of a pattern, oldest first. `null`: not known yet, as with `enabled: false`. */
 export const useEvents: Hooks["useEvents"];
 /** Call a handler for each event. */
 export const useSubscription: Hooks["useSubscription"];
-/** Plain objects, kept in step by events. */
+/** A collection of plain objects that events keep up to date. */
 export const useLiveCollection: Hooks["useLiveCollection"];
-/** Who is in a topic, and this user too while the component is mounted. */
+/** The members of a topic, among them this user while the component is mounted. `null`: no topic yet. */
 export const usePresence: Hooks["usePresence"];
-/** An inbox as it stands. Its actions are the inbox's own. */
+/** The snapshot of an inbox of `headgate/inbox`, which has the actions. */
 export function useInbox<Snapshot>(inbox: Store<Snapshot>): ShallowRef<Snapshot>;
 /** The composables, with the types of your topics. */
 export function hooksFor<Topics>(): Hooks<Topics>;

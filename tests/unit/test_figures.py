@@ -323,7 +323,7 @@ TEXTS_ABOUT_IDS = (
     *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),
     *("docs/reference/python.md", "docs/reference/commands.md", "examples/progress/tasks.py"),
     *("gateway/headgate/services/publisher.py", "gateway/headgate/cli/events.py"),
-    *("web/src/language/development.js", "web/src/offline/entry.js"),
+    "web/src/offline/entry.js",
 )
 TEXTS = (
     "README.md",

@@ -161,6 +161,11 @@ describe("the declarations", async () => {
     }
   });
 
+  it("are of errors of which one says that nothing was sent only where that is so", () => {
+    assert.match(sentenceOf("disconnected", {}), /Nothing was sent/);
+    assert.match(sentenceOf("disconnected", { request: "seen" }), /"seen"\. The request may have arrived/);
+  });
+
   it("begin with a sentence that fits the tooltip of an editor", async () => {
     for (const file of Object.keys(modules)) {
       const text = await readFile(join(WEB, "types", file), "utf8");

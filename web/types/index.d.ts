@@ -329,6 +329,10 @@ export interface ErrorParts {
   bus_unavailable: { reason: string };
   bus_refused: { reason: string };
   paused: { what: string; namespace?: string };
+  disconnected: { request?: string; pattern?: string };
+  timeout: { request?: string; where?: string; pattern?: string; timeoutMs?: number };
+  closed: { kept?: boolean };
+  token_unavailable: { reason: unknown };
   invalid_address: { url: string; reason: string };
   unreachable: { url: string; reason: string };
   expired: { id: string; topic: string; reason: string };

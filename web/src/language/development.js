@@ -55,12 +55,15 @@ export const EXPLAINED = {
   bus_refused: { cure: "The gateway's log says what Redis refuses: memory, disk, rights.", more: "operations/redis.md" },
   overloaded: { cure: "The client tries again by itself.", more: "operations/scale.md" },
   paused: { cure: "An operator ends it with `headgate resume`. The client tries again by itself.", more: "operations/upgrade.md#pause" },
-  disconnected: { what: () => "There is no connection to the gateway now", cure: "Nothing was sent: wait for `connection:up`, or publish through an outbox.", more: OUTBOX },
+  disconnected: {
+    what: ({ request }) => (request ? `The connection broke before the gateway had answered "${request}"` : "There is no connection to the gateway now"),
+    cure: ({ request }) => (request ? "The request may have arrived: try again after `connection:up`." : "Nothing was sent: wait for `connection:up`, or publish through an outbox."),
+    more: OUTBOX,
+  },
   timeout: {
-    what: ({ where, pattern, timeoutMs }) => (where === "fetch" ? `The fetch of load("${pattern}") has not settled in ${timeoutMs} ms` : "The gateway has not answered in time"),
-    cure: ({ where }) =>
-      where === "fetch" ? "It was aborted by its signal, and is repeated by itself." : "The request may have arrived. Publish again with the same id, within 300 s (less at a high rate): the log then holds it once.",
-    more: PUBLISH,
+    what: ({ where, pattern, timeoutMs, request }) => (where === "fetch" ? `The fetch of load("${pattern}") has not settled in ${timeoutMs} ms` : `The gateway has not answered "${request}" in time`),
+    cure: ({ where }) => (where === "fetch" ? "It was aborted by its signal, and is repeated by itself." : "The request may have arrived: try again."),
+    more: TROUBLE,
   },
   closed: { what: () => "This gate was closed, and stays so", cure: "Make another with connect().", more: "guide.md" },
   token_unavailable: { what: ({ reason }) => `The token function failed: ${reason}`, cure: "Correct the function or the request that it makes. The client calls it again by itself.", more: SIGN_IN },

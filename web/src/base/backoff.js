@@ -1,6 +1,6 @@
-/** Reconnection delays: exponential back-off with full jitter, so that clients that were cut together come back apart. */
+/** Reconnection delays: exponential back-off with full jitter, so that clients that lost their connections together do not return together. */
 
-/** The ceiling doubles from at least this, however low the minimum: a minimum of 0 must not make a busy loop. */
+/** The ceiling doubles from at least this, so that a minimum of 0 makes no busy loop. */
 const FIRST_CEILING_MS = 100;
 
 /**
@@ -16,9 +16,9 @@ export function reconnectDelayMs(attempt, minMs, maxMs) {
 }
 
 /**
- * Return how long to wait when the gateway has named a time: at least that, spread over half as much again.
- * @param {any} afterS seconds, from the gateway or a proxy; anything but a number above 0 counts as none
- * @param {number} delayMs of the back-off
+ * Return how long to wait when the gateway has named a time: at least that time, and up to half as much again.
+ * @param {any} afterS seconds, from the gateway or a proxy; ignored unless it is a number above 0
+ * @param {number} delayMs of the back-off, the least
  * @returns {number} milliseconds, at most an hour and a half
  */
 export function delayAfterMs(afterS, delayMs) {

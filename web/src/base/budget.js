@@ -1,20 +1,20 @@
 /**
- * The budget: keeps our requests below the rate at which the gateway lets one client send. No I/O.
+ * The budget keeps our requests below the rate that the gateway allows one client. No I/O.
  *
- * Without it the gateway would disconnect a page that opens with a hundred views, or publishes with each frame. The requests of the client and
- * those of the application have a share each, so that neither holds up the other, and the rest is for messages of the protocol itself. It is a
- * token bucket, kept as the time of its next token (GCRA).
+ * Without it the gateway would disconnect a page that opens a hundred views, or publishes with each frame. The requests of the client and those of the
+ * application have separate shares, so that neither delays the other. The rest is for messages of the protocol itself. It is a token bucket, stored as
+ * the time of its next token (GCRA).
  */
 
-/** Of subscriptions and repairs, and of what the application asks for. */
+/** The share of subscriptions and repairs, and that of the application's requests. */
 const SHARE = 0.5;
 export const APPLICATION_SHARE = 0.4;
 
 /**
- * Return a function that returns how many milliseconds a request has to wait for its turn, 0 for none. The turn is taken if that is at most
- * the patience in milliseconds that the function is given, 0 by default.
- * @param {any} limits the gateway's {inboundPerS, inboundBurst}; without them all is NaN, and nothing ever waits
- * @param {number} [share] of them
+ * Return a function that returns how many milliseconds a request must wait for its turn; 0: none. It takes the turn if that is at most its argument, the
+ * caller's patience in milliseconds (default 0).
+ * @param {any} limits the gateway's {inboundPerS, inboundBurst}; without them the times are NaN, and nothing waits
+ * @param {number} [share] of the limits
  */
 export function createBudget({ inboundPerS, inboundBurst }, share = SHARE) {
   const eachMs = 1000 / (inboundPerS * share);

@@ -1,14 +1,12 @@
 /**
- * Changes: collects the changes of a task, and acts once for all of them. No I/O.
- *
- * It acts in the microtask at the end of the present task, so that changes that cancel out cost nothing.
+ * Collects the changes of a task and acts once for all of them, in a microtask after it, so that changes that cancel out cost nothing. No I/O.
  */
 export function createChanges() {
   let due = false;
   let act = () => {};
 
   return {
-    /** Have this called once for all changes of a task. @param {() => void} then */
+    /** Set the function that acts. @param {() => void} then */
     watch(then) {
       act = then;
     },

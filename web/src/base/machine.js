@@ -1,8 +1,8 @@
 /**
- * A machine: a state, and the one table of the steps from each state to the next. Pure, no I/O.
+ * A machine: a state, and the only table of the steps from each state to the next. Pure, no I/O.
  *
- * A step that the table does not name is a fault of this package. The sources throw, so that the tests find it. The build drops
- * statements labelled STRICT: in a page the state stays as it is, and the page goes on.
+ * A step that the table does not have is a bug of this package. The sources throw, so that tests find it. The build drops statements with the label STRICT,
+ * so in a page the state stays unchanged and the page continues.
  */
 
 /**
@@ -38,7 +38,7 @@ export class Machine {
     return step in this.#table[this.#state];
   }
 
-  /** Take a step if the table has it here. Return whether it has. @param {Step} step @param {any} [note] for `taken` */
+  /** Take a step if the table has it here. Return whether it was taken. @param {Step} step @param {any} [note] for `taken` */
   offer(step, note) {
     const possible = this.can(step);
     if (possible) this.take(step, note);
@@ -48,8 +48,8 @@ export class Machine {
   /**
    * Take a step.
    * @param {Step} step @param {any} [note] for `taken`
-   * @returns {boolean} whether that led to another state
-   * @throws {Error} in the sources: the table has no such step here
+   * @returns {boolean} whether the state has changed
+   * @throws {Error} (in the sources) the table has no such step here
    */
   take(step, note) {
     const was = this.#state;

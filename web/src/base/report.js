@@ -1,5 +1,5 @@
 /**
- * Report an error of the application's the way the browser reports an uncaught one, without stopping anything.
+ * Report an error of the application as the browser reports an uncaught one, without stopping anything.
  * @param {unknown} error
  */
 export function report(error) {

@@ -1,33 +1,32 @@
 /**
  * The sliced queue: messages in order, bounded, dispatched in slices of time. No I/O.
  *
- * A page with a busy main thread finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
- * time, then the page gets a turn.
+ * A page with a busy main thread gets hundreds of messages at once. They are dispatched for at most SLICE_MS at a time, and then the page gets a turn.
  *
- * No message is ever discarded, except by `close`. When the line is full, `full` is called, and the owner stops the source until the
- * line is empty again. So memory is bounded, and an overflow loses nothing.
+ * Only `close` discards messages. When the queue is full, `full` is called, and the owner stops the source until the queue is empty again. So memory is
+ * bounded, and an overflow loses nothing.
  */
-/** Time that dispatching may take before the page gets a turn: well below the 50 ms of a "long task". */
+/** The longest slice of dispatching, well below the 50 ms of a "long task". */
 const SLICE_MS = 12;
-/** Dispatched messages that may stay in front of the line before it is cut: a shift for each would move all that wait. */
+/** Dispatched messages that may stay at the front of the array before it is cut. A shift for each would move all that wait. */
 const MAX_SPENT = 1000;
 
 /**
  * @template T
  * @param {number} limit messages
  * @param {(message: T) => void} dispatch must not throw
- * @param {{ full: () => void, drained: () => void, empty: () => void }} owner `full`: it holds `limit` messages; `drained`: it
- *   was full and is empty; `empty`: everything was dispatched
+ * @param {{ full: () => void, drained: () => void, empty: () => void }} owner `full`: it holds `limit` messages; `drained`: it was full and is empty
+ *   now; `empty`: everything was dispatched
  */
 export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
   /** @type {T[]} */
   let line = [];
-  /** Index of the first that waits. */
+  /** Index of the first message that waits. */
   let first = 0;
-  /** End of the slice, which everything shares until the page has had a turn; 0: the next message begins one. */
+  /** End of the present slice, which lasts until the page has had a turn; 0: the next message begins one. */
   let sliceEnds = 0;
   let isRunning = false;
-  /** From `limit` messages on until it is empty. */
+  /** Whether it has held `limit` messages and has not been empty since. */
   let isFull = false;
   const turn = createTurn(() => {
     sliceEnds = 0;
@@ -39,7 +38,7 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
       sliceEnds = performance.now() + SLICE_MS;
       turn.post();
     }
-    // Else the loop below comes to it.
+    // The running loop below dispatches the message.
     if (isRunning) return;
     isRunning = true;
     while (first < line.length && performance.now() < sliceEnds) {
@@ -56,7 +55,7 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
     empty();
   }
 
-  /** Drop messages that were dispatched. */
+  /** Drop dispatched messages from the array. */
   function trim() {
     if (first < line.length) line = line.slice(first);
     else line.length = 0;
@@ -67,7 +66,7 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
     /** Return how many messages wait. */
     depth: () => line.length - first,
 
-    /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
+    /** Dispatch a message: now, if nothing waits and the slice has time left, or in its turn. @param {T} message */
     put(message) {
       line.push(message);
       if (!isFull && line.length - first >= limit) {
@@ -87,13 +86,13 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
 }
 
 /**
- * Return a turn: `post` has `act` called once the page has handled input, painting and timers.
+ * Return an object whose `post` calls `act` after the page has handled input, painting and timers.
  * @param {() => void} act @returns {{ post: () => void, close?: () => void }}
  */
 function createTurn(act) {
-  // In Node a message port is served before timers and sockets get their turn, so a long line would block them.
+  // Node serves a message port before timers and sockets, so a long queue would block them.
   if (typeof setImmediate === "function") return { post: () => setImmediate(act) };
-  // Not a timer: browsers delay those of hidden pages by up to a minute.
+  // Not a timer, because browsers delay those of hidden pages by up to a minute.
   try {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = act;
@@ -102,7 +101,7 @@ function createTurn(act) {
       close: () => port1.close(),
     };
   } catch {
-    // A simulated page, such as jsdom's.
+    // A simulated page, such as jsdom.
     return { post: () => setTimeout(act) };
   }
 }

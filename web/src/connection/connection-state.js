@@ -1,9 +1,9 @@
 /**
  * The states of a connection, the steps from each to the next, and the status that an application sees. Pure data.
  *
- * `waiting` waits for a time, `dispatching` for the page: an attempt begins only when every received message was
- * dispatched, so that the position it resumes from is exact and the messages of two connections never mix. `welcoming` and
- * `returning`: the gateway's welcome has arrived and has not been dispatched yet; a returning client has a position.
+ * `waiting` waits for a time, and `dispatching` for the page. An attempt begins only when every received message was dispatched, so that it resumes from
+ * an exact position and the messages of two connections never mix. In `welcoming` and `returning` the gateway's welcome has arrived and has not been
+ * dispatched yet; a returning client has a position.
  *
  * @typedef {"dispatching" | "welcoming" | "returning" | Status} Phase
  * @typedef {"idle" | "connecting" | "resuming" | "live" | "catching_up" | "moving" | "waiting" | "paused" | "refused" | "closed"} Status
@@ -11,20 +11,20 @@
  * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState the coarser words of `gate.state`; `up`: requests can be sent
  */
 
-/** From each phase but `closed`. */
+/** Steps from each phase except `closed`. */
 const END = /** @type {const} */ ({ close: "closed" });
-/** From each state that has begun and was not refused. */
+/** Steps from each phase that has begun and was not refused. */
 const LEAVE = /** @type {const} */ ({ pause: "paused", ...END });
-/** From each state with a connection or an attempt. */
+/** Steps from each phase with a connection or an attempt. */
 const DOWN = /** @type {const} */ ({ lose: "waiting", ...LEAVE });
-/** From each without, until an attempt begins. */
+/** Steps from each phase without one. */
 const UP = /** @type {const} */ ({ attempt: "connecting", defer: "dispatching" });
 
 /**
- * `attempt`: begin to connect · `defer`: it is time to connect, but messages wait · `resume`: CONNECT asks to go on from a position ·
- * `greet`: the welcome has arrived · `join`: it was dispatched, and there is nothing to catch up on · `return`: it was dispatched, and
- * there may be · `replay`: a new event came from the log · `follow`: the client has everything again · `move`: the gateway asks it
- * to reconnect · `lose`: the connection or the attempt ended · `refuse`: for good.
+ * `attempt`: begin to connect · `defer`: it is time to connect, but messages wait · `resume`: CONNECT asks to continue from a position · `greet`: the
+ * welcome has arrived · `join`: it was dispatched, and there is nothing to catch up on · `return`: it was dispatched, and there may be something ·
+ * `replay`: a new event came from the log · `follow`: the client has everything again · `move`: the gateway asks the client to reconnect · `lose`: the
+ * connection or the attempt has ended · `refuse`: the client gives up.
  * @type {Record<Phase, Partial<Record<Step, Phase>>>}
  */
 export const CONNECTION = {
@@ -43,10 +43,10 @@ export const CONNECTION = {
   closed: {},
 };
 
-/** The status of the phases with another name. @type {Partial<Record<Phase, Status>>} */
+/** The status of phases whose name differs from it. @type {Partial<Record<Phase, Status>>} */
 const STATUS = { dispatching: "waiting", welcoming: "connecting", returning: "resuming" };
 
-/** The coarser words of `gate.state`, where they differ. @type {Partial<Record<Phase, ConnectionState>>} */
+/** The coarser words of `gate.state`, if they differ from the status. @type {Partial<Record<Phase, ConnectionState>>} */
 const COARSE = { idle: "waiting", resuming: "connecting", live: "up", catching_up: "up", moving: "up" };
 
 /** Return the status that an application sees. @param {Phase} phase @returns {Status} */

@@ -1,19 +1,19 @@
 /**
- * The connection: one transport of our own, kept up.
+ * The connection keeps a transport connected to the gateway.
  *
- * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of its owner, which `serve` names. It makes each
- * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
- * jitter, and refreshes the token. `close` leaves no timer and no listener.
+ * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of its owner, set by `serve`. It makes the auth of each CONNECT from
+ * the owner's present state. It is up once the gateway's `welcome` has been dispatched. It reconnects with full jitter, and refreshes the token. `close`
+ * leaves no timer and no listener.
  *
- * connection-state.js has the possible steps in each state. Each end of a connection goes through `leave`, which notifies the
- * application last, because a handler of `connection:down` may open, refresh or close at once.
+ * connection-state.js has the possible steps in each state. Each end of a connection goes through `leave`, which notifies the application last, because a
+ * handler of `connection:down` may open, refresh or close at once.
  *
  * @import { TransportOptions } from "../transport/transport.js"
  * @import { Status, Step } from "./connection-state.js"
  * @import { TokenSource } from "./token.js"
  *
  * @typedef {object} ConnectionOnlyOptions
- * @property {TokenSource} [token] a value, or a function (may be async) that is asked at each connect and before expiry
+ * @property {TokenSource} [token] a value, or a function (also an async one) that is called at each connect and before the token expires
  * @property {number} [reconnectDelayMinMs] default 500
  * @property {number} [reconnectDelayMaxMs] default 20000
  * @property {number} [requestTimeoutMs] default 10000
@@ -21,12 +21,12 @@
  *
  * @typedef {object} ConnectionOwner
  * @property {() => boolean} busy whether received messages wait to be dispatched
- * @property {() => { resume?: object }} greeting the CONNECT's auth object, but for the token
+ * @property {() => { resume?: object }} greeting the CONNECT's auth object, without the token
  * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
  * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
- * @property {() => void} down the connection or the attempt ended
+ * @property {() => void} down the connection or the attempt has ended
  * @property {() => void} changed
- * @property {(change: { status: Status, previous: Status, reason: string }) => void} moved the status is another
+ * @property {(change: { status: Status, previous: Status, reason: string }) => void} moved the status has changed
  * @property {() => Promise<void>} refresh it is time for another token
  */
 import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
@@ -38,11 +38,11 @@ import { startTimer } from "../base/timer.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "../transport/transport.js";
 
-/** The whole refusal of an unknown namespace, as in Socket.IO's specification. */
+/** The refusal of an unknown namespace (Socket.IO's specification). */
 const NOT_SERVED = "Invalid namespace";
-/** Refusals in a row of tokens that were all new and all expired, after which a client gives up. */
+/** Refusals in a row, each of a new token that has expired, after which a client gives up. */
 const MAX_REFUSALS = 5;
-/** How often a client that is to move checks whether all requests have their answers. */
+/** How often a client that is about to move checks whether all requests have been answered. */
 const POLL_MS = 20;
 
 /** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults */
@@ -57,25 +57,25 @@ export function createConnection(address, options) {
   let owner;
   let attempt = 0;
   let refusals = 0;
-  /** Rises with every attempt and whenever one is left: an answer to an older one is stale. */
+  /** Counts attempts and their ends, because an answer to an earlier attempt is stale. */
   let generation = 0;
   /** The token of the present connection. @type {string | null | undefined} */
   let shown;
-  /** Why it was refused. @type {HeadgateError} */
+  /** Why the latest attempt was refused. @type {HeadgateError} */
   let refusal;
-  /** The token that was shown was refused, and the next is to be another one. */
+  /** Whether the token was refused, and the next one must differ from it. */
   let wantsAnother = false;
-  /** When the first attempt of a client began that was never connected. */
+  /** When the first attempt began; Infinity once the client has been connected. */
   let beganMs = 0;
-  /** Why such a client has not come through in the time that a connection may take. @type {HeadgateError | undefined} */
+  /** Why a client that was never connected has not succeeded in the time for one attempt. @type {HeadgateError | undefined} */
   let stranded;
-  /** No attempt begins earlier by itself: the gateway has named a time. */
+  /** The time that the gateway has named; no attempt begins earlier by itself. */
   let notBeforeMs = 0;
-  /** The application has been asked for the token of this attempt. */
+  /** Whether the application has not answered yet with the token of this attempt. */
   let asking = false;
-  /** The gateway has asked us to move, one client after the other: we may come back at once. */
+  /** Whether the gateway has asked us to move in our turn, one client after the other, so that we may reconnect at once. */
   let inTurn = false;
-  /** How many requests have no answer yet. */
+  /** Requests without an answer. */
   let unanswered = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
@@ -122,20 +122,20 @@ export function createConnection(address, options) {
       send({ ...greeting, token });
     } catch (error) {
       if (mine !== generation) return;
-      // The option `auth` holds what JSON has no place for.
+      // The option `auth` holds a value that JSON cannot represent.
       refused(error instanceof HeadgateError ? error : new HeadgateError("not_serializable", { path: "auth", reason: String(error) }, false, undefined, error));
     }
   }
 
   /** @param {string} name @param {any[]} args */
   function arrived(name, args) {
-    // The gateway has answered. The time until the page reads the welcome is not the gateway's.
+    // The gateway has answered. The time until the page reads the welcome does not count.
     if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
     // Messages before the welcome mean nothing, and messages after the end come again.
     if (life.is("welcoming", "returning") || isUp()) owner.received(name, args);
   }
 
-  // The steps down: lost, refused; both leave.
+  // The steps down: lost and refused, which call leave.
 
   /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
@@ -143,10 +143,10 @@ export function createConnection(address, options) {
     else leave("lose", reason, retryAfterS ? namedMs(retryAfterS) : life.is("moving") && inTurn ? 0 : undefined);
   }
 
-  /** @param {HeadgateError} error @param {number} [retryAfterS] @param {boolean} [isSame] the source has brought the refused token again */
+  /** @param {HeadgateError} error @param {number} [retryAfterS] @param {boolean} [isSame] whether the source has returned the refused token again */
   function refused(error, retryAfterS = error.parts.retryAfterS, isSame = false) {
     const { code, retry, parts } = error;
-    // Any other fault of a token comes with the next one too: only time has made this one wrong.
+    // Only an expired token is worth another try. The next one would have any other fault too.
     wantsAnother = !retry && !isSame && code === "unauthorized" && tokens.refused(parts.reason === "expired") && ++refusals < MAX_REFUSALS;
     const another = retry || wantsAnother;
     if (retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
@@ -159,8 +159,8 @@ export function createConnection(address, options) {
    * Leave the present connection or attempt, if there is one.
    * @param {Step} step
    * @param {string} reason
-   * @param {number | null} [delayMs] until the next attempt, else the back-off's; null: none follows by itself
-   * @param {() => void} [tell] notifies the application of more
+   * @param {number | null} [delayMs] until the next attempt, default the back-off's; null: none follows by itself
+   * @param {() => void} [tell] a further report to the application
    */
   function leave(step, reason, delayMs, tell) {
     const wasUp = isUp();
@@ -172,12 +172,12 @@ export function createConnection(address, options) {
     if (delayMs !== null) after(connect, delayMs);
     transport.disconnect();
     owner.down();
-    // Nothing is changed after this: a handler may have begun another attempt.
+    // The state must not change after this, because a handler may have begun another attempt.
     if (wasUp) owner.tell("connection:down", { reason, delayMs });
     tell?.();
   }
 
-  /** Return the time until the next attempt, which is also the least. @param {number | undefined} afterS that the gateway has named, if it has */
+  /** Return the time until the next attempt. If the gateway has named one, it is also the least. @param {number | undefined} afterS as the gateway has named it */
   function namedMs(afterS) {
     const delayMs = delayAfterMs(afterS, nextDelayMs());
     if (afterS) notBeforeMs = performance.now() + delayMs;
@@ -194,7 +194,7 @@ export function createConnection(address, options) {
     timer = startTimer(act, delayMs);
   }
 
-  /** Connect now, unless connecting or connected. After a refusal, a pause or a wait it starts afresh. */
+  /** Connect now, unless connecting or connected, with the counts of attempts and refusals at 0. */
   function open() {
     if (!life.can("attempt") || life.is("dispatching")) return;
     attempt = refusals = 0;
@@ -209,7 +209,7 @@ export function createConnection(address, options) {
    * Send a request and return its acknowledgement.
    * @param {string} name
    * @param {any} body
-   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal; `disconnected`, `timeout`; where the body has an id and was sent, `outcome_unknown`
+   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `disconnected`, `timeout`, or `outcome_unknown` for a body that has an id and was sent
    */
   async function request(name, body) {
     if (life.is("closed")) throw new HeadgateError("closed");
@@ -219,12 +219,12 @@ export function createConnection(address, options) {
     let answer;
     unanswered++;
     try {
-      // The gateway ends a request of the application in time, and reports it.
+      // The gateway ends a request of the application (headgate/request) after its timeout, and reports that.
       answer = await transport.request(name, body, timeout_ms + PROBE_MS || requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
       const reason = mine === generation ? "timeout" : "disconnected";
-      // To try it again could do it twice, but by its id.
+      // Repeating it could do it twice, unless the id is the same.
       if (named.id && !ephemeral) throw new HeadgateError("outcome_unknown", { ...named, reason }, false, undefined, error);
       throw new HeadgateError(reason, { request: name }, true, undefined, error);
     } finally {
@@ -240,8 +240,8 @@ export function createConnection(address, options) {
   }
 
   /**
-   * Each failure is reported. When none succeeds, or the gateway refuses the token, the present one expires, the gateway
-   * disconnects, and CONNECT brings a new one.
+   * Refresh the token after a delay. Each failure is reported and repeated later. If none succeeds, the present token expires, the gateway disconnects the
+   * client, and the next CONNECT has a new one.
    * @param {number | null} delayMs @param {number} [failures]
    */
   function refreshIn(delayMs, failures = 0) {
@@ -249,7 +249,7 @@ export function createConnection(address, options) {
     if (delayMs) refreshTimer = startTimer(renew, delayMs, failures);
   }
 
-  /** Bring a fresh token now, even while another is on its way, which may be older than the request. */
+  /** Refresh the token now, even while another refresh is under way, because its token may be older than this call. */
   function renew(failures = 0) {
     const mine = generation;
     owner.refresh().catch((/** @type {HeadgateError} */ error) => {
@@ -260,7 +260,7 @@ export function createConnection(address, options) {
   }
 
   return {
-    /** Name the owner, before the first `open`. @param {ConnectionOwner} by */
+    /** Set the owner, before the first `open`. @param {ConnectionOwner} by */
     serve(by) {
       owner = by;
     },
@@ -274,23 +274,23 @@ export function createConnection(address, options) {
     /** Return whether it was closed for good. */
     isClosed: () => life.is("closed"),
 
-    /** Return why a client that was never connected has not come through in `connectTimeoutMs`. It goes on trying. */
+    /** Return why a client that was never connected has not succeeded in `connectTimeoutMs`. It keeps trying. */
     stranded: () => stranded,
 
-    /** Return the refusal that stands. */
+    /** Return why the client has given up, if it has. */
     refusal: () => (life.is("refused") ? refusal : undefined),
 
     open,
 
-    /** Everything that had arrived was dispatched. */
+    /** All received messages were dispatched. */
     dispatched() {
       if (life.is("dispatching")) connect();
     },
 
     /**
-     * The page or its network is back: try the connection, or make the next attempt now, though not before the time that the
-     * gateway has named. A refusal stands, and nothing begins that `open` has not begun.
-     * @param {number} [spreadMs] the attempt comes within this time: many pages may be notified at once
+     * The page or its network is back. Probe the connection, or make the next attempt now, but not before the time that the gateway has named. It does not
+     * end a refusal, and does not replace `open`.
+     * @param {number} [spreadMs] the attempt follows within this time, because many pages may be notified at once
      */
     wake(spreadMs = 0) {
       transport.probe(spreadMs);
@@ -303,21 +303,21 @@ export function createConnection(address, options) {
     /** Disconnect until `wake` or `open`. */
     pause: () => leave("pause", "paused", null),
 
-    /** The browser reports that its network is gone: end an attempt, and test a connection. */
+    /** The browser reports that its network is gone. End an attempt, or probe the connection. */
     offline() {
       if (life.is("connecting", "resuming")) lost("offline");
       else transport.probe();
     },
 
-    /** The welcome is unreadable: another kind of gateway, or a faulty one. @param {unknown} error */
+    /** The welcome is unreadable, as from another kind of gateway or a faulty one. @param {unknown} error */
     unreadable: (error) => refused(new HeadgateError("unreachable", { url: address, reason: `the welcome cannot be read: ${error}` }, true, undefined, error)),
 
-    /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
+    /** The page is too slow. Leave, and resume once it has dispatched all messages. @param {string} reason */
     overflowed: (reason) => leave("lose", reason),
 
     /**
-     * The gateway is about to stop: leave it later, once it has answered all requests, and connect again at once. A gateway that has no
-     * time for them ends the connection.
+     * The gateway is about to stop. Leave it later, once it has answered all requests, and connect again at once. If the gateway cannot wait for them, it
+     * ends the connection.
      * @param {string} reason
      * @param {number} inMs how long to stay
      */
@@ -329,8 +329,8 @@ export function createConnection(address, options) {
     },
 
     /**
-     * The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up.
-     * @param {boolean} isLive there is nothing to catch up on
+     * The welcome has been dispatched. Return whether its connection still exists, and so is up.
+     * @param {boolean} isLive whether there is nothing to catch up on
      */
     welcomed(isLive) {
       if (!life.offer(isLive ? "join" : "return")) return false;
@@ -342,7 +342,7 @@ export function createConnection(address, options) {
       return true;
     },
 
-    /** The client has caught up with the log, or lags. @param {boolean} isLive */
+    /** The client has caught up with the log, or reads missed events from it. @param {boolean} isLive */
     stands: (isLive) => life.offer(isLive ? "follow" : "replay"),
 
     request,
@@ -350,14 +350,13 @@ export function createConnection(address, options) {
     /** The gateway asks for a fresh token. */
     renew,
 
-    /** Return the token that a refresh is to show. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
+    /** Return the token for a refresh. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
     nextToken: tokens.next,
 
     /**
-     * Use another token: on the live connection, and for every CONNECT from now on. Without a connection the next one carries
-     * it; after a refusal that is now.
+     * Use another token, on the live connection and for every CONNECT from now on. Without a connection the next one has it; a refused client connects now.
      * @param {string | null | undefined} token
-     * @param {boolean} given by the application, so it goes before the source
+     * @param {boolean} given whether the application gave it, so that it precedes the source
      */
     async refresh(token, given) {
       clearTimeout(refreshTimer);
@@ -379,7 +378,7 @@ export function createConnection(address, options) {
     try {
       await request(REFRESH, { token });
     } catch (error) {
-      // Without an answer the gateway may have taken it, and has not refused it.
+      // Without an answer, the gateway may have accepted it.
       if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) keep();
       if (isUp()) scheduleRefresh();
       throw error;

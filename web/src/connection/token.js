@@ -1,5 +1,5 @@
 /**
- * Tokens: where the present one comes from, and when the next is due. Nothing is verified here: the gateway does that.
+ * Tokens: where the present one comes from, and when the next one is due. The gateway verifies them.
  *
  * @typedef {string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>)} TokenSource
  */
@@ -7,12 +7,12 @@ import { HeadgateError } from "../language/errors.js";
 import { checkRule } from "../language/options.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
 
-/** Share of a token's life after which it is refreshed; the rest is for retries. */
+/** Share of a token's lifetime after which it is refreshed. The rest is for retries. */
 const REFRESH_AT = 0.8;
 
 /**
- * The tokens of one client. One that the application gave (`replace`) goes before the source, until the gateway
- * refuses it or it is due for a refresh that the source can bring.
+ * The tokens of one client. A token that the application gave (`replace`) precedes the source, until the gateway refuses it or the source returns the next
+ * one at a refresh.
  * @param {TokenSource} source
  */
 export function createTokens(source) {
@@ -34,26 +34,26 @@ export function createTokens(source) {
   const current = async () => (given === undefined ? ask() : given);
 
   return {
-    /** Whether the source can bring another token by itself: it is a function. */
+    /** Whether the source is a function, so that it can return another token. */
     asks,
 
     /** Return the token for a CONNECT. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
     current,
 
-    /** Return the token for a refresh: the source's, if it is asked. @returns {Promise<string | null | undefined>} rejected as above */
+    /** Return the token for a refresh, from the source if it is a function. @returns {Promise<string | null | undefined>} rejected as above */
     next: asks ? ask : current,
 
-    /** The application gave this token: it goes before the source. @param {string | null | undefined} token */
+    /** The application gave this token, which precedes the source. @param {string | null | undefined} token */
     replace(token) {
       given = token;
     },
 
-    /** The source's own token is in use. */
+    /** The source's own token is used from now on. */
     restore() {
       if (asks) given = undefined;
     },
 
-    /** The gateway refused the token that was shown. Return whether there may be another. @param {boolean} isExpired why it was refused */
+    /** The gateway refused the token. Return whether there may be another one. @param {boolean} isExpired whether it was refused because it has expired */
     refused(isExpired) {
       const another = (asks && isExpired) || given !== undefined;
       given = undefined;
@@ -62,17 +62,17 @@ export function createTokens(source) {
   };
 }
 
-/** Return the claims of a JWT. @param {string | null | undefined} token @returns {Record<string, any>} @throws {Error} it is none */
+/** Return the claims of a JWT. @param {string | null | undefined} token @returns {Record<string, any>} @throws {Error} it is not a JWT */
 export const claimsOf = (token) => JSON.parse(atob(String(token).split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
 
 /**
- * Return how long to wait before the token is to be refreshed, or null when it has no expiry.
+ * Return how long to wait before the token is to be refreshed, or null if it does not expire.
  *
- * A wrong clock must not matter: the token's whole life (`exp` - `iat`) bounds the answer from above, and a token that
- * looks expired already, though the gateway has just accepted it, is judged by its whole life alone.
+ * A wrong clock must not matter. The token's lifetime (`exp` - `iat`) bounds the answer from above. A token that seems to have expired, although the
+ * gateway has just accepted it, counts by its lifetime alone.
  * @param {string | null | undefined} token
  * @param {number} nowMs wall clock
- * @returns {number | null} milliseconds; NaN for an `exp` that is no number
+ * @returns {number | null} milliseconds; NaN for an `exp` that is not a number
  */
 export function refreshDelayMs(token, nowMs) {
   try {

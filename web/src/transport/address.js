@@ -1,29 +1,29 @@
 /**
- * Addresses: the gateway's, read once, and those of its Socket.IO endpoint. Pure functions.
+ * Addresses of the gateway and of its Socket.IO endpoint. Pure functions.
  *
- * In: what the application gave to `connect`. Out: an address, which is an origin of http or https and a namespace, and the dialled URLs. Nothing else
- * of the client puts a URL together. What an address cannot carry is refused, never dropped.
+ * In: the argument of `connect`. Out: an address (an origin of http or https, and a namespace), and the URLs to dial. No other file of the client
+ * builds a URL. A part that an address has no place for is refused, never dropped.
  */
 import { asText } from "../language/as-text.js";
 import { HeadgateError } from "../language/errors.js";
 
-/** Of a request; `ws` and `wss` are accepted in their place. */
+/** Schemes of a request. `ws` and `wss` are accepted too. */
 const SCHEME = /^https?:$/;
 
 /**
  * Return origin and namespace.
- * @param {string | undefined} given an origin; default: that of the page, without its path and query
+ * @param {string | undefined} given an origin, default the page's own
  * @param {string} [namespace] with or without its slash; options.js has its grammar
  * @throws {HeadgateError} `invalid_address` {url, reason}
  */
 export function addressOf(given, namespace = "notifications") {
-  // Without a base: `example.com` is a mistake, not a file of this page.
+  // No base URL, because `example.com` is a mistake and not a path of this page.
   const url = given === undefined ? globalThis.location?.href : asText(given);
   let reason;
   try {
     const { href, host, protocol } = new URL(/** @type {string} */ (url));
     const scheme = protocol.replace("ws", "http");
-    // A page that was opened as a file has no origin.
+    // A page opened as a file has no origin.
     reason = SCHEME.test(scheme) ? "more than an origin" : `scheme ${protocol}`;
     if (SCHEME.test(scheme) && (given === undefined || href === `${protocol}//${host}/`)) return `${scheme}//${host}/${String(namespace).replace("/", "")}`;
   } catch (error) {
@@ -33,8 +33,8 @@ export function addressOf(given, namespace = "notifications") {
 }
 
 /**
- * Return a URL of the Socket.IO endpoint, or below it. As text, since the `URL` of React Native has no setters. Whatever follows the origin leads to no
- * other host.
+ * Return a URL of the Socket.IO endpoint, or below it. It is built as text, because the `URL` of React Native has no setters. Nothing after the origin can
+ * lead to another host.
  * @param {string} address origin and namespace
  * @param {string} path of the endpoint
  * @param {string} rest begins with a name or a query

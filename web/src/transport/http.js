@@ -1,9 +1,9 @@
 /**
- * The transport over HTTP: a stream of Server-Sent Events by `fetch`, or long-polls where something on the way holds a stream back.
+ * The transport over HTTP: a stream of Server-Sent Events by `fetch`, or long-polls where a proxy holds a stream back.
  *
- * A stream has no session: each request holds the whole object of a CONNECT and the cursor, and any gateway answers it. So a change of
- * subscriptions opens the next stream at the cursor, and what concerns no stream is a request of its own. In: blocks of the stream, or
- * answers. Out: calls of the owner (transport.js has the promises); the welcome of a stream that was opened for a change is not the owner's.
+ * A stream has no session. Each request holds the complete object of a CONNECT and the cursor, so any gateway can answer it. A change of subscriptions
+ * opens the next stream at the cursor. Requests that concern no stream are separate. In: blocks of the stream, or answers. Out: calls of the owner
+ * (transport.js has the promises). The owner gets only the first welcome of a connection, not those of streams that were opened for a change.
  *
  * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
  * @typedef {{ name: string, body: any, settle: (reply?: any) => void }} Change a request that the next stream answers
@@ -17,7 +17,7 @@ import { endpointOf } from "./address.js";
 import { reasonOf, unanswered } from "./reason.js";
 
 /**
- * `dial`: a request is under way · `join`: the welcome has come · `close`: it was left or lost.
+ * `dial`: a request is under way · `join`: the welcome has come · `close`: the connection was left or lost.
  * @type {Record<"closed" | "opening" | "joined", Partial<Record<"dial" | "join" | "close", "closed" | "opening" | "joined">>>}
  */
 export const HTTP = {
@@ -28,23 +28,23 @@ export const HTTP = {
 
 /** A gateway writes at least every 10 s. */
 const SILENCE_MS = 25_000;
-/** A gateway writes at once: nothing in this time means that something on the way waits for the end of the answer. */
+/** A gateway writes at once. If nothing comes in this time, a proxy waits for the end of the answer. */
 const HELD_BACK_MS = 4000;
 /** How long a long-poll waits, in seconds, and how much longer its answer may take. */
 const POLL_S = 25;
 const SLACK_MS = 10_000;
-/** The log has no more where a poll is not answered in this time: each poll begins with what came since the one before. */
+/** The client has everything if a poll is not answered in this time, because each poll begins with what came since the previous one. */
 const LEVEL_MS = 1000;
-/** A joined client asks so often where no gateway has answered, and in between waits for so long: a proxy may lead to another one then. */
+/** A joined client makes so many attempts, so far apart, when no gateway answers. The proxy may lead the next attempt to another one. */
 const TRIES = 3;
 const AGAIN_MS = 200;
 /** Changes that come together share a stream. */
 const TOGETHER_MS = 20;
-/** A room is read again at most so often because another stream knows it otherwise. */
+/** Least time between two reads of a room because the next stream answers with another version of it. */
 const REREAD_MS = 30_000;
 /** Acts of presence that hold as long as the client does. */
 const HELD = ["enter", "watch"];
-/** Where an answer cannot be read while it comes. */
+/** Whether the platform cannot read an answer while it arrives. */
 const neverStreams = !globalThis.TextDecoder;
 /** Requests that need no stream. */
 const ALONE = ["publish", "replay", "seen", "inbox", "history", "request", "cancel"];
@@ -54,40 +54,40 @@ export { createWayBack } from "./way-back.js";
 /** @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
 export function createHttp(address, { path = "" }, owner) {
   const life = new Machine(HTTP, "closed");
-  /** The object of CONNECT of this connection, without what follows. @type {any} */
+  /** The object of CONNECT of this connection, without subscriptions and position. @type {any} */
   let auth;
-  /** The same with the token before, until a stream with the new one has opened. @type {any} */
+  /** The same with the previous token, until a stream with the new one has opened. @type {any} */
   let before;
   /** @type {Map<string, any>} by pattern */
   const wanted = new Map();
   /** Where unfinished replays continue, by pattern. @type {Map<string, any>} */
   const replays = new Map();
-  /** Presence requests that hold, by topic; what the last stream answered to each, and when its room is read again. @type {Map<string, any>} */
+  /** Presence requests that each stream repeats, by topic. @type {Map<string, any>} */
   const held = new Map();
-  /** @type {Map<string, { known: string, timer?: ReturnType<typeof setTimeout>, againMs: number }>} */
+  /** By topic, the version that the last stream answered, and when the room may be read again. @type {Map<string, { known: string, timer?: ReturnType<typeof setTimeout>, againMs: number }>} */
   const rooms = new Map();
   /** The presence requests of the present stream. @type {any[]} */
   let sent = [];
   /** @type {{ epoch: string, offset: number } | undefined} the cursor */
   let place;
-  /** Whether a proxy holds streams back, and whether that is known: a finite answer has come where a stream did not. */
+  /** Whether a proxy holds streams back, and whether that is certain, because a finite answer has come where a stream did not. */
   let polls = neverStreams;
   let known = neverStreams;
-  /** Of the present stream. */
+  /** Aborts the present stream. */
   let running = new AbortController();
-  /** Of the requests without one. @type {Set<AbortController>} */
+  /** Abort the separate requests. @type {Set<AbortController>} */
   const lone = new Set();
-  /** Changes that wait for the next stream, and those that this one is to answer. @type {Change[]} */
+  /** Changes that wait for the next stream. @type {Change[]} */
   let next = [];
-  /** @type {Change[]} */
+  /** Changes that the present stream answers. @type {Change[]} */
   let asked = [];
-  /** @type {ReturnType<typeof setTimeout> | undefined} of the changes */
+  /** @type {ReturnType<typeof setTimeout> | undefined} opens a stream for the changes */
   let together;
-  /** @type {ReturnType<typeof setTimeout> | undefined} of the present request */
+  /** @type {ReturnType<typeof setTimeout> | undefined} ends the present request */
   let deadline;
   /** Whether the present stream has not been welcomed yet, or has not answered all its requests. */
   let opening = false;
-  /** Rises with each attempt. */
+  /** Counts attempts. */
   let generation = 0;
 
   /** @param {any} given */
@@ -115,7 +115,7 @@ export function createHttp(address, { path = "" }, owner) {
     replays.delete(pattern);
   }
 
-  /** Note how far the replays have come, as each stream goes on with them. They come before all new events. @param {string} topic @param {number} [offset] */
+  /** Note how far the replays have come, because each stream continues them. They come before all new events. @param {string} topic @param {number} [offset] */
   function pass(topic, offset) {
     if (!offset || !place) return;
     if (offset > place.offset) replays.clear();
@@ -143,20 +143,20 @@ export function createHttp(address, { path = "" }, owner) {
         const answer = await ask(streamOf(address, path, "stream", polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal).finally(() => clearTimeout(level));
         if (signal.aborted) return;
         known ||= polls;
-        // A sign-in page is no stream.
+        // A sign-in page is not a stream.
         if (!answer.ok || !answer.headers.get("Content-Type")?.startsWith(kind)) {
           const { error, reason, retryAfterS } = reasonOf(answer.status, await answer.text(), answer.headers.get("Retry-After"));
           if (signal.aborted) return;
           const refresh = asked.find((each) => each.name === REFRESH);
           if (error && refresh) {
-            // The token that was refused changes nothing, as over a WebSocket.
+            // As over a WebSocket, a refused token changes nothing.
             auth = before;
             refresh.settle({ ok: false, error });
             return await open(presence);
           }
           const isUp = life.is("joined");
           leave();
-          // An owner that was up has lost the connection. The next attempt shows whether the client is refused.
+          // An established connection is lost. The next attempt shows whether the client is refused.
           return error && !isUp ? owner.refused(error) : owner.lost(error?.message ?? reason, retryAfterS);
         }
         if (!polls) return await read(/** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader(), signal);
@@ -174,7 +174,7 @@ export function createHttp(address, { path = "" }, owner) {
     }
   }
 
-  /** Return the answer to a request for a stream, which holds its position and may be made again. @param {string} url @param {RequestInit} request @param {AbortSignal} signal */
+  /** Return the answer to a request for a stream, which holds its position and may be repeated. @param {string} url @param {RequestInit} request @param {AbortSignal} signal */
   async function ask(url, request, signal) {
     for (let left = life.is("joined") ? TRIES : 1; ; left--) {
       try {
@@ -228,26 +228,26 @@ export function createHttp(address, { path = "" }, owner) {
   function welcomed(welcome) {
     place ??= welcome.from ?? { epoch: welcome.epoch, offset: welcome.offset };
     if (life.offer("join")) {
-      // Its owner asks again for the refused ones in time.
+      // The owner asks for the refused ones again when it is time.
       for (const { pattern, ok } of welcome.subscriptions) if (!ok) drop(pattern);
       owner.arrived(WELCOME, [welcome]);
     }
-    // Its owner must learn of the other log by another welcome.
+    // The owner must learn of the other log from a new welcome.
     else if (welcome.resumed === false) return lost("the log has lost its end");
     else settle(welcome);
     if (!sent.length) answered();
   }
 
-  /** The stream has sent all that it was opened for. */
+  /** The stream has answered everything that it was opened for. */
   function answered() {
     opening = false;
     if (next.length) soon();
   }
 
-  /** @param {any} welcome of a stream that was opened for changes */
+  /** Answer the changes. @param {any} welcome of the stream that was opened for them */
   function settle({ epoch, offset, from, user, subscriptions }) {
     const start = from ?? { epoch, offset };
-    // Each stream is another client, and the gateway may refuse it what it allowed the one before.
+    // Each stream is another client to the gateway, which may refuse what it allowed the previous one.
     const isAsked = (/** @type {string} */ pattern) => asked.some(({ name, body }) => name === SUBSCRIBE && body.pattern === pattern);
     const ended = subscriptions.flatMap((/** @type {any} */ { pattern, ok, error }) => (ok || isAsked(pattern) ? [] : [{ pattern, error }]));
     if (ended.length) take(STATUS, { ended });
@@ -261,7 +261,7 @@ export function createHttp(address, { path = "" }, owner) {
     }
   }
 
-  /** Take the answer to a presence request: for its caller, or to find out that a room has changed between two streams. @param {any} body @param {any} answer */
+  /** Give the answer to a presence request to its caller. If it has none, report a room that has changed between two streams. @param {any} body @param {any} answer */
   function present(body, answer) {
     const { topic } = body;
     const now = performance.now();
@@ -277,7 +277,7 @@ export function createHttp(address, { path = "" }, owner) {
     }, Math.max(0, room.againMs - now));
   }
 
-  /** Have the next stream answer the changes. */
+  /** Open a stream for the changes soon. */
   function soon() {
     together ??= startTimer(change, TOGETHER_MS);
   }
@@ -288,7 +288,7 @@ export function createHttp(address, { path = "" }, owner) {
     if (!life.is("joined") || opening) return;
     const presence = new Map(held);
     const once = [];
-    // One that undoes another waits for the stream after this one, or the other would have no answer.
+    // A change that undoes another one waits for the following stream. Otherwise the first would get no answer.
     const named = new Set();
     const again = next.findIndex(({ body }) => named.size === named.add(body.topic ?? body.pattern).size);
     asked = again < 0 ? next : next.slice(0, again);
@@ -326,7 +326,7 @@ export function createHttp(address, { path = "" }, owner) {
     owner.lost(reason);
   }
 
-  /** Nothing of the connection counts any more. */
+  /** Leave the connection. Nothing that comes from it counts after this. */
   function leave() {
     for (const each of [running, ...lone]) each.abort();
     generation++;
@@ -352,27 +352,27 @@ export function createHttp(address, { path = "" }, owner) {
     signal,
     cache: "no-store",
     credentials: "include",
-    // To a sign-in page, which may be of another site.
+    // A redirect leads to a sign-in page, perhaps of another site.
     redirect: "manual",
   });
 
-  /** @param {string} name @param {any} body @param {number} timeoutMs */
+  /** Make a separate request. @param {string} name @param {any} body @param {number} timeoutMs */
   async function alone(name, body, timeoutMs) {
     const control = new AbortController();
     const limit = startTimer(() => control.abort(), timeoutMs);
     lone.add(control);
     try {
-      // Any gateway answers, also one that has had less than this page.
+      // Any gateway may answer, also one that has read less of the log than this page. The position makes it wait.
       const answer = await fetch(streamOf(address, path, "request"), init({ ...auth, name, body: { ...(name === "inbox" && place), ...body } }, control.signal, "application/json"));
       const text = await answer.text();
       if (answer.ok) return JSON.parse(text);
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       if (error) return { ok: false, error };
-      // In the gateway's place a sign-in page, a proxy or a gateway without streams has refused it.
+      // A sign-in page, a proxy or a gateway without streams has refused it.
       if (answer.status < 500) return { error: { code: "unreachable", url: address, reason, retry: true } };
       throw Error(reason);
     } catch (error) {
-      // What has an id may have arrived all the same.
+      // A request with an id may have arrived all the same.
       if (control.signal.aborted || body.id) throw error;
       return { error: { code: "disconnected", retry: true } };
     } finally {
@@ -418,14 +418,14 @@ export function createHttp(address, { path = "" }, owner) {
   };
 }
 
-/** @param {string | null | undefined} cursor `<epoch>:<offset>` */
+/** Return the position that a cursor names. @param {string | null | undefined} cursor `<epoch>:<offset>` */
 function placeOf(cursor) {
   const [epoch, offset] = cursor?.split(":") ?? [];
   return offset ? { epoch, offset: Number(offset) } : undefined;
 }
 
 /**
- * Return the URL of a stream, or of a lone request: below the Socket.IO endpoint, as a proxy may lead nothing else to the gateway.
+ * Return the URL of a stream or a separate request. It is below the Socket.IO endpoint, because a proxy may lead no other path to the gateway.
  * @param {string} address origin and namespace
  * @param {string} path of the endpoint
  * @param {"stream" | "request"} name

@@ -1,14 +1,14 @@
 /**
  * Packets: Socket.IO 5 in the text messages of Engine.IO 4, for one namespace. Pure functions, no I/O.
  *
- * A message of Engine.IO is a digit and its content; digit 4 carries a packet: another digit, the namespace and a comma (none for
- * `/`), the number of the acknowledgement, JSON. Binary packets are no part of it: the gateway sends and takes text only.
+ * A message of Engine.IO is a digit and its content. After the digit 4 comes a packet: another digit, the namespace and a comma (neither for `/`), the
+ * number of the acknowledgement, and JSON. Binary packets are errors here, because the gateway sends and accepts only text.
  *
  * @typedef {"open" | "close" | "ping" | "join" | "leave" | "event" | "acknowledge" | "refuse"} Kind
- * @typedef {{ kind?: Kind, data?: any, id?: number }} Packet without a kind: none for this client
+ * @typedef {{ kind?: Kind, data?: any, id?: number }} Packet without a kind: not for this client
  */
 
-/** Messages by their first digits. @type {Record<string, Kind>} */
+/** Kinds by the first digits of a message. @type {Record<string, Kind>} */
 const KINDS = { 0: "open", 1: "close", 2: "ping", 40: "join", 41: "leave", 42: "event", 43: "acknowledge", 44: "refuse" };
 /** The digits, the namespace with its comma, the number of the acknowledgement. */
 const HEAD = /^(4?\d)(\/[^,]*,)?(\d*)/;

@@ -1,8 +1,7 @@
 /**
- * The transport by socket.io-client: long-polling, upgrade, and whatever else its options can do. The only file that meets its objects.
+ * The transport by socket.io-client, with long-polling, upgrade, and its other options. No other file uses its objects.
  *
- * Its own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen pages. connection.js keeps
- * the connection up.
+ * Its own reconnection is off, because it has no full jitter and does not know refusals, drains and frozen pages. connection.js reconnects.
  *
  * @import { Socket } from "socket.io-client"
  * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
@@ -10,8 +9,8 @@
 import { PROBE_MS, UNSUBSCRIBE } from "../language/protocol.js";
 import { reasonOf, unanswered } from "./reason.js";
 
-/** A pattern without subscribers. Unsubscribing it changes nothing and is answered. */
-const NOBODYS = "-.-.-.-.-.-.-.-";
+/** A pattern that no page subscribes. A request to unsubscribe it changes nothing and is answered. */
+const UNUSED = "-.-.-.-.-.-.-.-";
 
 /** @param {string} address origin and namespace @param {TransportOptions} options with `io` @param {TransportOwner} owner @returns {Transport} */
 export function createSocketIo(address, { io, path, transports, socketOptions }, owner) {
@@ -27,7 +26,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
     reconnection: false,
   });
   let wanted = false;
-  /** Rises with each connection: a missing answer of an older one does not concern this one. */
+  /** Counts connections, so that a missing answer on an older one does not end the present one. */
   let nth = 0;
 
   /** @param {string} reason @param {number} [retryAfterS] */
@@ -40,7 +39,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
   socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
   socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
   socket.on("connect_error", (/** @type {any} */ error) => {
-    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway's answer over HTTP.
+    // Only a refusal by the namespace has `data`. Anything else is a network error, or a gateway's answer over HTTP.
     const { reason = "", retryAfterS, error: refusal } = "data" in error ? { error: { message: error.message, ...error.data } } : reasonOfError(error, address);
     if (!refusal) lost(reason, retryAfterS);
     else if (wanted) {
@@ -52,7 +51,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
   function disconnect() {
     wanted = false;
     socket.disconnect();
-    // A request must not be sent twice, or on another connection than its own.
+    // A buffered request must not be sent on the next connection.
     socket.sendBuffer = [];
   }
 
@@ -70,7 +69,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
     probe() {
       const mine = nth;
       if (!socket.connected) return;
-      socket.timeout(PROBE_MS).emitWithAck(UNSUBSCRIBE, { pattern: NOBODYS }).catch(() => mine === nth && lost("ping timeout"));
+      socket.timeout(PROBE_MS).emitWithAck(UNSUBSCRIBE, { pattern: UNUSED }).catch(() => mine === nth && lost("ping timeout"));
     },
     request: (name, body, timeoutMs) => socket.timeout(timeoutMs).emitWithAck(name, body),
   };
@@ -83,12 +82,12 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
  */
 function reasonOfError(error, address) {
   const { message, description, context } = Object(error);
-  // A WebSocket in Node reveals more than a page may know.
+  // In Node the error of a WebSocket has a `description`, which browsers do not reveal.
   if (!context?.status) return { reason: unanswered(address, String(description?.message || message || error)) };
   return reasonOf(context.status, textOf(context), context.getResponseHeader?.("Retry-After"));
 }
 
-/** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
+/** Add the reason that the server gives, if it can be read. @param {string} reason @param {any} [details] socket.io-client's */
 function reasonOfDisconnect(reason, details) {
   return details?.context?.status ? `${reason}: ${reasonOfError(details, "").reason}` : reason;
 }
@@ -98,7 +97,7 @@ function textOf(context) {
   try {
     return context.responseText;
   } catch {
-    // It throws when it is not text.
+    // The getter throws for a response that is not text.
     return "";
   }
 }

@@ -1,9 +1,9 @@
 /**
- * The way back: from a fallback over HTTP to a WebSocket. It is loaded with the fallback.
+ * The way back from the fallback over HTTP to a WebSocket, loaded together with the fallback.
  *
- * In: calls of the transport, time. Out: a WebSocket tried beside the connection over HTTP, every few minutes, and soon when the network
- * may be another. When one gets through, the connection over HTTP is left, and the next attempt is by WebSocket; so is an attempt that
- * is made when it is time, without a connection to keep.
+ * In: calls of the transport, time. Out: attempts to open a WebSocket beside the connection over HTTP, every few minutes and soon after a change of
+ * network. When one succeeds, the client leaves the connection over HTTP, and the next attempt is by WebSocket. If there is no connection when the time
+ * has come, the next attempt is by WebSocket too.
  *
  * @import { Transport, TransportOwner } from "./transport.js"
  * @typedef {"blocked" | "idle" | "trying" | "open"} WayState
@@ -12,10 +12,10 @@ import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 
 /**
- * `blocked`: there is a connection over HTTP, or an attempt · `idle`: there is none · `trying`: a WebSocket is tried beside it · `open`: the next
+ * `blocked`: there is a connection or an attempt over HTTP · `idle`: there is none · `trying`: a WebSocket is tried beside it · `open`: the next
  * attempt is by WebSocket.
  *
- * `due`: it is time · `shut`: that WebSocket did not get through · `pass`: it did · `end`: the connection has ended · `begin`: another begins over HTTP.
+ * `due`: it is time to try · `shut`: the WebSocket has failed · `pass`: it gets through · `end`: the connection has ended · `begin`: another begins over HTTP.
  * @type {Record<WayState, Partial<Record<"due" | "shut" | "pass" | "end" | "begin", WayState>>>}
  */
 export const WAY_BACK = {
@@ -25,12 +25,12 @@ export const WAY_BACK = {
   open: {},
 };
 
-/** Time over HTTP after which a WebSocket is tried. */
+/** Time between two attempts by WebSocket. */
 const HTTP_MS = 300_000;
 
 /**
  * @param {(owner: TransportOwner) => Transport} createSocket makes a WebSocket transport @param {Transport} http the connection over HTTP
- * @param {TransportOwner} owner of that
+ * @param {TransportOwner} owner of `http`
  */
 export function createWayBack(createSocket, http, owner) {
   const life = new Machine(WAY_BACK, "blocked");
@@ -68,7 +68,7 @@ export function createWayBack(createSocket, http, owner) {
 
   tryIn(HTTP_MS);
   return {
-    /** Return whether the next attempt is by WebSocket. Else it begins over HTTP. */
+    /** Return whether the next attempt is by WebSocket. If not, one over HTTP begins. */
     isOpen() {
       life.offer("begin");
       return life.is("open");
@@ -82,7 +82,7 @@ export function createWayBack(createSocket, http, owner) {
       clearTimeout(timer);
     },
 
-    /** @param {number} [spreadMs] the network may be another, and many pages learn of it at once */
+    /** @param {number} [spreadMs] the network may have changed, for many pages at once */
     probe(spreadMs) {
       if (spreadMs && !life.is("open")) tryIn(Math.random() * spreadMs);
     },

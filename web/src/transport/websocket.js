@@ -1,12 +1,12 @@
 /**
  * The transport by a plain WebSocket: Socket.IO 5 over Engine.IO 4, as far as Headgate uses it, without a library.
  *
- * In: messages of the socket. Out: calls of the owner (transport.js has the promises). It answers the gateway's pings, and takes a
- * gateway from which nothing has come for longer than a ping and its time allow for lost. A message of another protocol,
- * binary ones included, ends the connection: passing over one could lose an event without a word.
+ * In: messages of the socket. Out: calls of the owner (transport.js has the promises). It answers the gateway's pings. The connection is lost when nothing
+ * has come for longer than the ping interval and the ping timeout. A message of another protocol, also a binary one, ends the connection, because
+ * skipping it could lose an event without notice.
  *
- * A page may not know why a WebSocket could not be opened. So the same address is asked over HTTP: a refusal has the reason and when to
- * come again; a gateway that lets a session begin there means that something on the way takes no WebSockets.
+ * Browsers do not reveal to a page why a WebSocket could not be opened. So the client asks the same address over HTTP. A refusal has the reason and the
+ * time to retry. If the gateway begins a session over HTTP, something between the two blocks WebSockets.
  *
  * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
  * @typedef {"closed" | "opening" | "joining" | "joined"} WebSocketState
@@ -22,8 +22,8 @@ import { createPackets, PING, PONG } from "./packets.js";
 import { bodyOf, reasonOf, unanswered } from "./reason.js";
 
 /**
- * `dial`: a socket is made · `open`: the gateway has begun a session · `join`: it has let the client into the namespace ·
- * `close`: the socket was left or lost.
+ * `dial`: a socket is made · `open`: the gateway has begun a session · `join`: it has admitted the client to the namespace · `close`: the socket was
+ * left or lost.
  * @type {Record<WebSocketState, Partial<Record<Step, WebSocketState>>>}
  */
 export const WEBSOCKET = {
@@ -34,38 +34,41 @@ export const WEBSOCKET = {
 };
 
 const PARSE_ERROR = "parse error";
-/** A page that slept or was busy may have messages waiting when the time is over: they get this long to have their turn. */
+/** When the time is over, a page that slept or was busy may have unread messages. It gets this long to read them. */
 const GRACE_MS = 1000;
-/** Part of the time for an attempt in which the gateway must begin a session: the rest is for asking why, and for another way. */
+/** Share of an attempt's time in which the gateway must begin a session. The rest is for the request over HTTP and for the fallback. */
 const OPENING_SHARE = 0.5;
-/** Of the endpoint: Engine.IO's. */
+/** The query of Engine.IO's endpoint. */
 const QUERY = "?EIO=4&transport=";
 
 /**
  * @param {string} address origin and namespace
  * @param {TransportOptions} options with `WebSocket`
- * @param {TransportOwner & { blocked?: () => void }} owner `blocked`: HTTP gets through and a WebSocket does not; called in place of `lost`
+ * @param {TransportOwner & { blocked?: () => void }} owner `blocked` is called instead of `lost` if HTTP gets through and a WebSocket does not
  * @returns {Transport}
  */
 export function createWebSocket(address, { WebSocket, path = "", connectTimeoutMs = 0 }, owner) {
   const packets = createPackets(new URL(address).pathname);
   const polling = endpointOf(address, path, `${QUERY}polling`);
   const life = new Machine(WEBSOCKET, "closed");
-  /** The present one, and the way to give up asking why there is none. */
+  /** The present one. */
   let socket = /** @type {globalThis.WebSocket | undefined} */ (undefined);
   /** The one on which a CONNECT was sent. */
   let greeted = socket;
+  /** Aborts the request over HTTP. */
   let asking = new AbortController();
   /** Requests that wait for their acknowledgement. @type {Map<number | undefined, (reply?: any) => void>} */
   const requests = new Map();
   let nth = 0;
-  /** How many WebSockets in a row may end before the client is let in, until HTTP is tried: one that had worked gets another chance. */
+  /** How many WebSockets in a row may end before the gateway has admitted the client, until HTTP is used. If one has worked before, it is two. */
   let chances = 1;
-  /** The gateway's limits: the longest message that it takes, the longest silence that it keeps. */
+  /** The longest message that the gateway accepts. */
   let maxPayload = Infinity;
+  /** The longest silence of a gateway that is reachable. */
   let silenceMs = 0;
   /** When the next message must have come. */
   let dueMs = 0;
+  /** Whether that time is over, and the grace time runs. */
   let doubted = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} the end of opening, or of the silence */
   let timer;
@@ -79,14 +82,14 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     try {
       mine = new WebSocket(endpointOf(address.replace("http", "ws"), path, `${QUERY}websocket`));
     } catch (error) {
-      // A page over https and a gateway over http; a Content-Security-Policy.
+      // The constructor throws for a gateway over http in a page over https, or by a Content-Security-Policy.
       socket = undefined;
       return lost(String(error));
     }
     socket = mine;
     timer = startTimer(() => lost("timeout"), connectTimeoutMs * OPENING_SHARE);
     mine.onmessage = (/** @type {MessageEvent} */ { data }) => mine === socket && !life.is("closed") && heard(data);
-    // In Chromium no `close` follows an error where a Content-Security-Policy forbids the address. In Node an error has a message.
+    // In Chromium no `close` follows the error if a Content-Security-Policy forbids the address. In Node an error has a message.
     mine.onerror = mine.onclose = (/** @type {any} */ { message, code, reason }) => {
       if (mine !== socket || life.is("closed")) return;
       lost(life.is("joined") ? `transport close${reason ? `: ${code} ${reason}` : ""}` : reason || message || "websocket error");
@@ -107,7 +110,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
       if (life.is("joined")) owner.arrived(data[0], data.slice(1));
     } else if (kind === "ping") send(PONG);
     else if (kind === "acknowledge") requests.get(id)?.(data[0]);
-    // A gateway that has waited in vain for a CONNECT, as the page for its token, was reached.
+    // If no CONNECT was sent on this socket, because the page waits for its token, the gateway was reached all the same.
     else if (kind === "close" || kind === "leave") lost("io server disconnect", life.is("joined") || greeted !== socket);
     else if (kind === "refuse" && life.is("joining")) {
       leave();
@@ -131,7 +134,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     });
   }
 
-  /** Something must come in this time. @param {number} ms */
+  /** Expect a message in this time. @param {number} ms */
   function listen(ms) {
     dueMs = performance.now() + ms;
     clearTimeout(timer);
@@ -139,7 +142,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     watch();
   }
 
-  /** Watch for too long a silence. */
+  /** End the connection after too long a silence. */
   function watch() {
     const leftMs = dueMs - performance.now();
     if (leftMs <= 0 && doubted) return lost("ping timeout");
@@ -147,13 +150,13 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     timer = startTimer(watch, doubted ? GRACE_MS : leftMs);
   }
 
-  // The steps down: lost leaves.
+  // The steps down: lost, which calls leave.
 
-  /** @param {string} trouble @param {boolean} [isReached] a WebSocket gets through */
+  /** @param {string} trouble @param {boolean} [isReached] whether a WebSocket gets through */
   async function lost(trouble, isReached = life.is("joined")) {
     leave();
     if (isReached) return owner.lost(trouble);
-    // Something on the way may take a WebSocket, and no message of it, or none of the page.
+    // A proxy may accept a WebSocket and pass none of its messages, in one or both directions.
     const { signal } = asking;
     const { reason = trouble, retryAfterS, answers, error } = await why(signal, trouble);
     if (signal.aborted) return;
@@ -175,20 +178,20 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
       answer = await fetch(polling, { signal, cache: "no-store", redirect: "manual" });
       text = await answer.text();
     } catch {
-      // Nobody there, or an answer that this page may not read.
+      // No server, or an answer that this page may not read.
       return { reason: unanswered(address, trouble) };
     }
     const { sid } = bodyOf(text.slice(1));
     if (sid) {
-      // It has begun a session that stays unused.
+      // End the session that this request has begun.
       void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
       return { answers: true };
     }
-    // A refusal, or what is not a gateway's: a development server's page for any path, an application's sign-in page.
+    // A refusal, or the answer of another server, such as a development server's page for any path, or an application's sign-in page.
     return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
   }
 
-  /** Nothing of the socket counts any more. */
+  /** Leave the socket. Nothing that comes from it counts after this. */
   function leave() {
     asking.abort();
     asking = new AbortController();
@@ -197,7 +200,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     try {
       socket?.close();
     } catch {
-      // A class of the application's: its further events are ignored.
+      // The application's class has thrown. Its further events are ignored.
     }
     for (const settle of requests.values()) settle();
   }
@@ -207,7 +210,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     leave();
   }
 
-  /** A socket that cannot send is closed, and reports it itself. @param {string} text */
+  /** Send a text. A socket that cannot send is closed and reports that itself. @param {string} text */
   function send(text) {
     try {
       socket?.send(text);
@@ -220,7 +223,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     close: disconnect,
 
     probe() {
-      // The gateway answers a ping, and anything else that comes is a sign of life too.
+      // The gateway answers a ping. Any other message is a sign of life too.
       if (!life.is("joined")) return;
       send(PING);
       listen(Math.min(PROBE_MS, dueMs - performance.now()));
@@ -243,7 +246,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
         try {
           socket?.send(text);
         } catch {
-          // It has not been sent.
+          // The request was not sent.
           reject(disconnected());
           settle();
         }

@@ -23,8 +23,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(6 * DEADLINE_S)]
 ORDERS, ROUNDS = 60, 6
 
 # A third is rolled back; an order with a broken connection is not committed, or is, and the database knows.
+# The first event is as large as one may be, and JSON escapes would make it larger.
 MAKE_ORDERS = """
-import sys
+import datetime, sys
 from sqlalchemy.exc import DBAPIError
 import shop
 shop.Base.metadata.create_all(shop.engine)
@@ -33,7 +34,8 @@ for number in range(int(sys.argv[1]), int(sys.argv[2])):
     try:
         with shop.Session(shop.engine) as session, session.begin():
             session.add(shop.Order(id=number, status="new"))
-            shop.publish_on_commit(session, f"orders.{number % 5}", {"id": number})
+            note = "\u044f" * 32_000 if number == 1 else ""
+            shop.publish_on_commit(session, f"orders.{number % 5}", {"id": number, "at": datetime.date.min, "note": note})
             if number % 3 == 0: raise Refused
     except (Refused, DBAPIError):
         pass

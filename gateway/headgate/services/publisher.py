@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -127,6 +127,11 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     id: str
     size_bytes: int
     is_checked: bool = True
+
+    @property
+    def payload(self) -> bytes:
+        """The checked JSON text. `msgspec.Raw(payload)` publishes it as it is, for example from a row of an outbox."""
+        return cast(bytes, self.command[_PAYLOAD])
 
 
 class PublishManyError(HeadgateError):

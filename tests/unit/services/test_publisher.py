@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,14 @@ def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> N
     assert all(re.fullmatch(r"[0-9a-f]{32}", each) for each in ids if each != "mine")
     assert isinstance(prepared[80], InvalidEvent)
     assert [event.has_new_id for event in prepared[70:72] if isinstance(event, Prepared)] == [False, True]
+
+
+def test_a_prepared_payload_is_published_as_it_is(publisher: Publisher) -> None:
+    """What an outbox stores is the text that was checked, and no larger."""
+    event = publisher.prepare("a", {"at": date(2026, 11, 30), "note": "\u00e9"})
+
+    assert event.payload == '{"at":"2026-11-30","note":"\u00e9"}'.encode()
+    assert publisher.prepare("a", msgspec.Raw(event.payload)).payload == event.payload
 
 
 def test_a_batch_of_prepared_events_is_bounded(publisher: Publisher) -> None:

@@ -61,7 +61,7 @@ class Retry(Exception):
     reason: str = "no reason given"
     after_s: float | None = None
 
-    def __init__(self, reason: object, after_s: float | None = None) -> None:
+    def __init__(self, reason: object = "no reason given", after_s: float | None = None) -> None:
         super().__init__(reason)
         self.reason, self.after_s = _words(reason), None if after_s is None else float(after_s)
 
@@ -79,7 +79,7 @@ class Reject(Exception):
 
     reason: str = "no reason given"
 
-    def __init__(self, reason: object) -> None:
+    def __init__(self, reason: object = "no reason given") -> None:
         super().__init__(reason)
         self.reason = _words(reason)
 

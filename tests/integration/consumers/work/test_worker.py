@@ -425,6 +425,19 @@ def test_keys_that_are_no_texts_are_a_fault_of_the_code(site: Site, keys: Any) -
     assert (letter.why, letter.task.attempt, site.values()) == ("poison", 5, [2])
 
 
+@pytest.mark.parametrize(("error", "why"), [(Retry, []), (OutcomeUnknown, []), (Reject, ["rejected"])])
+def test_an_error_needs_no_reason(site: Site, logged: list[Any], error: type[Retry | Reject], why: list[str]) -> None:
+    """`raise Retry` is tried again for as long as any other, and is no fault of the code."""
+    site.recorder.script = staticmethod(lambda delivery: fail(error()))
+    worker = site.make()
+    site.publisher.publish("a", 1)
+
+    worker.work()
+
+    assert [letter.why for letter in site.letters.page()] == why
+    assert "consumer's code failed" not in [line["event"] for line in logged]
+
+
 def test_an_error_of_ones_own_needs_no_reason(site: Site) -> None:
     """Of a subclass that keeps other parts: the rest of the page goes on."""
 

@@ -18,16 +18,17 @@ _COMMAND = re.compile(rb"\*\d+\r\n\$")
 
 
 @contextmanager
-def answering_each(reply: bytes) -> Iterator[str]:
-    """Answer every command with `reply`, as something that is like Redis; give the URL."""
+def answering_each(reply: bytes, context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Answer every command with `reply`, as something that is like Redis, over TLS if there is a context; give the URL."""
 
     def serve(connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            while sent := connection.recv(65536):
-                connection.sendall(reply * len(_COMMAND.findall(sent)))
+            spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
+            while sent := spoken.recv(65536):
+                spoken.sendall(reply * len(_COMMAND.findall(sent)))
 
     with _listening(lambda connection: threading.Thread(target=serve, args=(connection,), daemon=True).start()) as address:
-        yield f"redis://{address}/0"
+        yield f"redis{'s' * (context is not None)}://{address}/0"
 
 
 @contextmanager

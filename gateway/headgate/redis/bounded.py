@@ -5,15 +5,19 @@ than the rest of the budget. This covers each address of the host, each reply wh
 name resolution, which has the system's limits. This file uses only public names of redis-py.
 
 A new connection logs in, chooses its database, reports receipts and asks which server it leads to in one round trip, because
-redis-py would take one for each. A pool calls `connect` each time it hands a connection out. Now and then it also asks, over
-another connection, where the address leads. If that question fails, the working connection stays in use. A question to a far
-Redis takes several round trips, and runs in a thread while the connection works.
+redis-py would take one for each. Over TLS it always has a reply by then: a server of TLS 1.3 sends session tickets after the
+handshake, which look like a reply until one has been read.
+
+A pool calls `connect` each time it hands a connection out. Now and then it also asks, over another connection, where the address
+leads. If that question fails, the working connection stays in use. A question to a far Redis takes several round trips, and runs
+in a thread while the connection works.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from inspect import signature
 from threading import Thread
@@ -80,6 +84,8 @@ class Bounded:
         server: the server that the connection leads to, as named in the switch.
         opened_in_s: the time that the socket took to open, which is a round trip, or more with TLS.
     """
+
+    _has_tls = False
 
     def __init__(
         self,
@@ -148,13 +154,13 @@ class Bounded:
         began_s = monotonic()
         super().connect()  # type: ignore[misc]
         self.opened_in_s, self._has_asked = monotonic() - began_s, False
-        if self.can_read(0):  # type: ignore[attr-defined]
+        if not self._has_tls and self.can_read(0):  # type: ignore[attr-defined]
             # Redis speaks first only to refuse (too many clients, protected mode), which raises here. Anything else is not
             # Redis.
             self.read_response()
             raise redis.InvalidResponse("it sent data before any command")
         words = self._newest_words()
-        if self._login or words:
+        if self._login or words or self._has_tls:
             self._introduce(words)
         if switch is not None:
             switch.begin(self._opened_s)
@@ -209,10 +215,15 @@ class Bounded:
         if words or switch is not None:
             commands.append(("FCALL_RO", "headgate_version", 0, "server", *words, *([] if switch is None else [switch.server])))
         elif not commands:
-            return
+            if self._is_open or not self._has_tls:
+                return
+            commands.append(("PING",))
         untyped.send_packed_command(self.pack_commands(commands))
         for _ in self._login if not self._is_open else ():
             self.read_response()
+        if commands == [("PING",)]:
+            with suppress(redis.ResponseError):  # this user may not send it
+                self.read_response()
         if not words and switch is None:
             return
         server, is_replica = UNKNOWN, False
@@ -306,6 +317,8 @@ class Connection(Bounded, redis.Connection):
 
 class TlsConnection(Bounded, redis.SSLConnection):
     """Over TLS."""
+
+    _has_tls = True
 
 
 class SocketConnection(Bounded, redis.UnixDomainSocketConnection):

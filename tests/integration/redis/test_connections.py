@@ -18,6 +18,8 @@ from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.primary_switch import switch_of
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings.addresses.redis_url import read_url
+from tests.support.answering import answering_each
+from tests.support.certificates import Authority
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
@@ -83,6 +85,21 @@ def test_a_server_that_is_silent_is_given_up(use: Callable[[str, float], None]) 
 
         with pytest.raises(BusUnavailable, match="did not answer in time"):
             use(url, 0.2)
+
+
+def test_the_session_tickets_of_a_tls_server_are_no_data(tmp_path: Path) -> None:
+    """They follow the handshake, so a socket with nothing to read looks readable. Some users may not even send PING."""
+    authority = Authority(tmp_path)
+    for reply in (b"+OK\r\n", b"-NOPERM no permissions\r\n"):
+        with answering_each(reply, authority.server_context("127.0.0.1")) as text:
+            url = read_url(f"{text}?ssl_ca_certs={authority.ca_file}")
+            for each in (url, url.at(url.hosts[0])):  # the second one, a node of a Cluster, is not asked for its token
+                pool = connection_pool(each, DEADLINE_S)
+                lent = pool.get_connection()
+                assert not lent.can_read(0)
+                pool.release(lent)
+                assert pool.get_connection() is lent
+                pool.disconnect()
 
 
 def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_address_leads() -> None:

@@ -21,6 +21,7 @@ import pytest
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.diagnosis.live_events import LiveEvents
 from headgate.errors import BusUnavailable, HeadgateError, NotDurable
 from headgate.redis.client import open_client
 from headgate.redis.keys import log_key
@@ -322,6 +323,24 @@ def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(pair: Pair, pla
         found = logged(new.url)
         assert {(receipt.id, receipt.offset) for receipt in receipts.result()} <= found
         assert len(found) == count + 1
+
+
+@pytest.mark.parametrize(("moves", "says"), [(True, "leads to another Redis server"), (False, "did not answer in time")])
+def test_headgate_tail_ends_where_it_would_hear_nothing_more(pair: Pair, moves: bool, says: str) -> None:
+    """The old primary keeps its connection, without another event; or a partition does, without another byte."""
+    pair.begin_to_follow()
+    with Publisher(pair.url) as publisher, closing(LiveEvents(pair.url, NAMESPACE, "#")) as live:
+        live.listen()
+        publisher.publish(TOPIC, 1)
+        events = live.read()
+        assert next(events)[0] == TOPIC
+        if moves:
+            pair.replica.call("REPLICAOF", "NO", "ONE")
+            pair.redirect(pair.replica)
+        else:
+            pair.relay.pause()
+        with pytest.raises(BusUnavailable, match=says):
+            next(events)
 
 
 def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(pair: Pair, tmp_path: Path) -> None:

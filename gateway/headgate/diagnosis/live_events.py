@@ -1,7 +1,8 @@
 """The live events of a namespace as they pass through Redis, for `headgate tail` and for the doctor's probe.
 
 In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as sent, for the caller to decode. Invalid topics are
-included. It never reconnects, because the log has the missed events.
+included. It never reconnects, because the log has the missed events. It does not listen on in vain either: it ends if Redis does
+not answer, or if the address leads to another server.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from headgate.delivery.bus.interest import by_command, sources
 from headgate.errors import BusUnavailable
 from headgate.events.topic import check_namespace, check_pattern
 from headgate.redis import subscriber_link
-from headgate.redis.client import database_number, open_client
+from headgate.redis.client import check_primary, database_number, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.connections import Command
 from headgate.redis.keys import channel_prefix, feed_channel, log_key, mixed_prefix
+
+# After this long without a message `read` asks Redis for an answer, and waits so long for it.
+QUIET_S, ANSWER_S = 1.0, 5.0
 
 
 class LiveEvents:
@@ -37,6 +41,7 @@ class LiveEvents:
             # In a Cluster, logged events come on one sharded channel with the topic in front. Events without an offset come as
             # usual.
             self._commands.append(("SSUBSCRIBE", feed_channel(namespace, database)))
+        self._url = url
         self._link = subscriber_link.SubscriberLink(url, key=log_key(namespace))
         self._early: list[list[bytes]] = []
 
@@ -53,16 +58,20 @@ class LiveEvents:
                     left -= 1
                 else:
                     self._early.append(reply)
-        if within_s is not None:
-            self._link.settimeout(None)
 
     def read(self) -> Iterator[tuple[str, bytes]]:
         """Yield (topic, message) without end."""
         replies, self._early = self._early, []
-        while True:
-            for reply in replies:
-                yield from self._message(reply)
-            replies = self._link.read()
+        self._link.settimeout(ANSWER_S)
+        with closing(open_client(self._url, max_connections=1)) as client:
+            while True:
+                for reply in replies:
+                    yield from self._message(reply)
+                check_primary(client)
+                replies = self._link.read_ready(QUIET_S)
+                if not replies:
+                    self._link.send(("PING",))
+                    replies = self._link.read()
 
     def close(self) -> None:
         """End `read`. Idempotent."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 READ_BYTES = 256 * 1024
 # A reply stays in memory until it is complete, and Redis itself allows 512 MB. A larger reply than this breaks the link.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
+# What a socket raises when nothing has come: one that must not wait, the same with TLS, and one that has waited long enough.
+_NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError, TimeoutError)
 
 
 class SubscriberLink:
@@ -149,21 +151,24 @@ class SubscriberLink:
                 # exception.
                 self._arrivals.wait()
                 sock = self._open_socket()
-            replies = self._receive(sock)
+            try:
+                replies = self._receive(sock)
+            except TimeoutError as error:
+                raise self._broken(error) from error
             if replies:
                 return replies
 
-    def read_ready(self) -> list[Any]:
-        """Return the replies received so far, perhaps none, without waiting. For the caller of `read` only.
+    def read_ready(self, within_s: float = 0.0) -> list[Any]:
+        """Return the replies received so far, perhaps none, or wait `within_s` for some. For the caller of `read` only.
 
         Raises as `read`.
         """
         sock = self._open_socket()
         timeout_s = sock.gettimeout()
-        sock.settimeout(0.0)
+        sock.settimeout(within_s)
         try:
             return self._receive(sock)
-        except BlockingIOError:
+        except _NOTHING_YET:
             return []
         finally:
             if self._socket is sock:
@@ -176,7 +181,7 @@ class SubscriberLink:
             if sock is not self._socket:  # closed before the line above
                 self._open_socket()
             size = sock.recv_into(self._buffer)
-        except BlockingIOError:
+        except _NOTHING_YET:
             raise
         except OSError as error:
             raise self._broken(error) from error

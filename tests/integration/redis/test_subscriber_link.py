@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.primary_switch import switch_of
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings.addresses.redis_url import read_url
+from tests.support.answering import answering_each
+from tests.support.certificates import Authority
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
@@ -73,6 +76,18 @@ def test_a_pong_comes_after_every_message_published_before_it(link: SubscriberLi
             assert messages > int(token)
         messages += kind == b"message"
     assert messages == 20
+
+
+def test_a_read_without_waiting_finds_nothing_over_tls_too(tmp_path: Path) -> None:
+    """A TLS socket reports in another way that nothing has come, which is no broken connection."""
+    authority = Authority(tmp_path)
+    with answering_each(b"+OK\r\n", authority.server_context("127.0.0.1")) as url:
+        link = SubscriberLink(f"{url}?ssl_ca_certs={authority.ca_file}")
+        with contextlib.closing(link):
+            link.connect()
+            assert link.read_ready() == []
+            link.send(("PING",))
+            assert link.read() == [b"OK"]
 
 
 def test_a_message_of_40_megabytes_arrives_whole_and_the_next_one_after_it(link: SubscriberLink, redis_client: Client) -> None:

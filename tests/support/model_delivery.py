@@ -823,7 +823,7 @@ class World:
             assert (browser.epoch, browser.checked) == (self.log.epoch, self.log.head)
             assert not browser.replaced, f"the newest of {browser.replaced} has not come"
             assert not browser.states or browser.states[-1] == "off"
-            assert client.routed == client.direct + client.sent + client.discarded + client.conflated
+            assert client.offered == client.sent + client.discarded + client.conflated
             assert isinstance(client, _Recorded)
             assert browser.overflowed == client.discarded - client.ephemeral, "the counts of gaps are exact"
 

@@ -3,18 +3,13 @@
 In: events that the fan-out could not write directly (`offer`), and chunks of the log (`take_chunk`). Out: frames into the queue
 of its connection, and notices (gap, backpressure) of exactly the events left out.
 
-state.py has the states. A step also holds or releases the direct writes of the connection, and reports the phase to the log
-readers (log_readers.py).
+From the moment that the queue is full until it has drained to LOW_WATER, each event follows its overflow policy (policies.py).
+This keeps the order, and makes a gap one range. With `catch_up` the client reads the log from this event on, and the gap of an
+earlier `drop` goes first. `latest` keeps the newest event of each topic and conflates older ones, and `drop` counts the event
+into the gap (gap.py). If several subscriptions match, the strongest policy in this order applies. An arriving client reads from
+the first logged event that it cannot take. It has received nothing yet, so it misses nothing.
 
-While the queue is full, each event follows its overflow policy (policies.py), until the queue has drained to LOW_WATER. This
-keeps the order, and makes a gap one range.
-With `catch_up` the client reads the log from this event on. `latest` keeps the newest event of each topic (gap.py) and
-conflates older ones. `drop` counts the event into the gap (gap.py). If several subscriptions match, the strongest policy in this
-order applies. Once the client reads the log, everything comes from there, and the gap of an earlier `drop` goes first. An
-arriving client reads from the first logged event that it cannot take. It has received nothing yet, so it misses nothing.
-
-Invariants, per client: offered = sent + discarded + conflated + waiting. Each event from the router or the log is counted once:
-matched + from_log = direct + offered + left_to_log + gone.
+Invariants: offered = sent + discarded + conflated + waiting, and matched + from_log = direct + offered + left_to_log + gone.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ NO_STARTS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _LineNotice:
-    """The notice of another epoch: a cursor, or the loss of events `end` + 1 … `had` from the log (`had` 0 means none)."""
+    """The notice of another epoch, with a cursor, or the loss of events `end` + 1 … `had` from the log (`had` 0: none)."""
 
     frame: Frame
     end: int = 0
@@ -55,7 +50,7 @@ class _LineNotice:
 
 
 class _NoConnection:
-    """The connection of a client after it has left."""
+    """The connection of a client that has left."""
 
     queue = ClientQueue(1, 1)
     wire = None
@@ -63,14 +58,14 @@ class _NoConnection:
     closed = True
 
     def offer_control(self, frame: Frame) -> None:
-        """Discard the notice."""
+        pass
 
 
 _NO_CONNECTION: Any = _NoConnection()
 
 
 class Client:
-    """One subscriber. Hashable by identity, as the matcher needs it.
+    """One subscriber, hashable by identity for the matcher.
 
     Attributes:
         direct: events written directly to the socket.
@@ -78,7 +73,7 @@ class Client:
         from_log: events of `direct` and `offered` that came from the log.
         left_to_log: live events that were skipped or returned, because they come from the log.
         gone: events that came after its connection broke or ended.
-        gaps: notices of a gap put into its queue.
+        gaps: gap notices put into its queue.
         since_ms: when it joined, in milliseconds since 1970.
         allowed: the last actions and patterns that the application has authorized for its present grants.
         auth: the CONNECT object, if the authenticator is asked again for its grants; else None.
@@ -128,11 +123,6 @@ class Client:
         self._line_notice: _LineNotice | None = None
 
     @property
-    def routed(self) -> int:
-        """Events handed to this client."""
-        return self.direct + self.offered
-
-    @property
     def kept(self) -> int:
         """Newest events of topics that wait outside the queue."""
         return len(self._latest) if self._latest is not None else 0
@@ -156,22 +146,22 @@ class Client:
     # -- arriving -------------------------------------------------------------------------------------------------
 
     def begin(self, feed_offset: int) -> None:
-        """Note that its first subscription becomes active. The events up to the feed's position do not come."""
+        """Note that its first subscription becomes active, above the position of the feed."""
         if self.state is FIRST:
             self.base = feed_offset
 
     def welcome(self) -> None:
-        """Welcome a client that resumes nothing. It is live, or reads the past that it has asked for."""
+        """Welcome a client that resumes nothing, which becomes live or reads the past that it has asked for."""
         self._step(Step.WELCOMED)
 
     def resume_from(self, offset: int) -> None:
         """Continue after this offset of the log. A past that it has asked for keeps its start."""
-        self.forget_waiting()
+        self._forget_above(0)
         self._read(Step.RESUMED, offset, self.starts)
 
     def resume_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Report the loss of events `end` + 1 … `had`, which it has seen, ahead of all others, and continue after `end`."""
-        self.forget_waiting()
+        self._forget_above(0)
         self._put_ahead(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch))
         self._read(Step.RESUMED, end, self.starts)
 
@@ -184,10 +174,6 @@ class Client:
     def has_waiting(self) -> bool:
         """Whether live events since it arrived still wait, or were left out."""
         return self.state.phase is not Phase.ARRIVING or self.offered > self.sent
-
-    def forget_waiting(self) -> int | None:
-        """Forget waiting events of the log as if never offered; return the first one's offset, if any. Plain publishes stay."""
-        return self._forget_above(0)
 
     # -- live -----------------------------------------------------------------------------------------------------
 
@@ -229,31 +215,26 @@ class Client:
             self._report_pressure("on")  # last, as it may be written at once with the queue, which is then no longer full
 
     def send(self, frame: Frame) -> bool:
-        """Queue an unlogged event for this client alone; return False if there is no room.
-
-        No policy or gap applies to it, and the ledger does not count it.
-        """
+        """Queue an unlogged event for this client alone, outside policies, gaps and ledger; return False without room."""
         connection = self.connection
         return not (connection.closed or self.state.full or self.state.arriving) and connection.offer(frame)
 
-    def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
-        """Report a range of the log that will not come, in its place among events. None means an unknown end.
+    def miss(self, first: int, last: int, reason: GapReason) -> None:
+        """Report a range of the log that will not come, in its place among events.
 
-        The count is that of the range, as the number of matching events is unknown. An arriving client meets the range in the
-        log.
+        The notice counts the whole range, as the number of matching events is unknown. An arriving client meets it in the log.
         """
         if self.connection.closed:
             return
-        if self.state.arriving and first is not None:
+        if self.state.arriving:
             if self.state.takes_live:
                 self._read(Step.FELL_BEHIND, first - 1, {})
             return
-        count = last - first + 1 if first is not None and last is not None else 0
         if reason is GapReason.TRIMMED and self._latest:
             # The end of such a gap moves the browser's position, so earlier events go first.
             self._report_gaps()
             self._hand_over_latest()
-        self._note(reason, first, last, count, 0, self.subscriptions)
+        self._note(reason, first, last, last - first + 1, 0, self.subscriptions)
         if not self.state.full and self.connection.queue.level >= 1:
             self._queue_full()
             self._report_pressure("on")
@@ -280,7 +261,7 @@ class Client:
     # -- from the log ---------------------------------------------------------------------------------------------
 
     def place(self, feed_offset: int) -> int:
-        """Return the offset above which a new subscription gets events, which is the feed's or how far the client has read."""
+        """Return the offset above which a new subscription gets events, which is the feed's or that of the client's reading."""
         if self.state.phase in (Phase.ARRIVING, Phase.LIVE):
             return feed_offset
         return max(feed_offset, self.position, self.even_from if self.state.phase is not Phase.HANDOVER else 0)
@@ -295,9 +276,8 @@ class Client:
     def ask_past(self, pattern: str, start: int, feed_offset: int, *, is_new: bool = True) -> None:
         """Read a pattern's events above `start` from the log, and those of its other patterns above its position.
 
-        A known pattern that has not received everything below `start` continues where it is. The position of a live client is
-        `feed_offset`, which is exact only between two passes of the fan-out. Call `pasts_complete` afterwards, or welcome
-        an arriving client.
+        A known pattern that has not received everything below `start` continues where it is. A live client is at `feed_offset`,
+        which is exact only between two passes of the fan-out. Call `pasts_complete` afterwards, or welcome an arriving client.
         """
         state = self.state
         if state.takes_live or self._latest:
@@ -311,7 +291,7 @@ class Client:
             starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
         if not is_new:  # its earlier handlers may still wait for older events
             start = min(start, starts.get(pattern, start if state.arriving else base))
-        if state.arriving and (first := self.forget_waiting()) is not None:
+        if state.arriving and (first := self._forget_above(0)) is not None:
             base = min(base, first - 1)  # nothing was sent yet, so one reading brings all in order
         self._read(Step.PAST_ASKED, base, {**starts, pattern: start})
 
@@ -358,19 +338,14 @@ class Client:
 
     def reach_feed(self) -> None:
         """Take live events above its position, through the queue, now that it has read up to the live feed."""
-        eased = self.state.pressure is Pressure.EASED
-        self.subscriptions.forget_map()
-        self.starts = NO_STARTS
-        self._step(Step.REACHED_FEED)
-        if eased:
-            self._report_pressure("off")
+        self._end_reading(Step.REACHED_FEED)
 
     def feed_caught_up(self) -> None:
         """Allow direct writes again, as the feed has reached the handover offset."""
         self._step(Step.FEED_CAUGHT_UP)
 
     def report_position(self, cursor: Frame) -> None:
-        """Report the feed's position to a live client, after all that waits. If gaps wait for room, a later cursor does."""
+        """Report the feed's position to a live client, after all that waits. While gaps wait for room, a later cursor does."""
         if self.state.phase is Phase.LIVE and not self.state.full:
             self.connection.offer(cursor)
 
@@ -378,21 +353,16 @@ class Client:
 
     def lose_log(self) -> None:
         """Forget positions in the lost log. `notify_log_lost` must follow, unless it is arriving."""
-        eased = self.state.pressure is Pressure.EASED
-        self.subscriptions.forget_map()
-        self.starts = NO_STARTS
         if self.state.arriving:
-            self.forget_waiting()
+            self._forget_above(0)
             self.base = 0
-        self._step(Step.LOG_LOST)
-        if eased:
-            self._report_pressure("off")
+        self._end_reading(Step.LOG_LOST)
 
     def notify_log_lost(self, cursor: Frame) -> None:
-        """Report the loss of the log and the position of the new one, both in their place and never left out.
+        """Report the loss of the log and the position in the new one. Both are in their place, and never left out.
 
-        Gaps and kept events of the old log go first, also when the queue is full, as offsets begin again. Gaps are one notice
-        per reason, and kept events have reserved room.
+        Offsets begin again, so gaps (one notice per reason) and kept events (with reserved room) go first, even if the queue is
+        full.
         """
         self._report_gaps()
         self._hand_over_latest()
@@ -409,7 +379,7 @@ class Client:
             feed_offset: that of the feed, exact between two passes of the fan-out.
 
         Returns:
-            The offset up to which the client has received events; `notify_line` or `notify_rolled_back` must follow. None for an
+            The offset up to which it has received events; `notify_line` or `notify_rolled_back` must follow. None for an
             arriving client, which has received none.
         """
         had = self.had(feed_offset)
@@ -420,10 +390,7 @@ class Client:
         return None if self.state.arriving else had
 
     def notify_line(self, cursor: Frame, epoch: str) -> None:
-        """Report the new epoch of the log, of which the client has lost nothing; in its place, and never left out.
-
-        Gaps and kept events of the epoch before go first, as in `notify_log_lost`.
-        """
+        """Report the new epoch of the log, of which the client has lost nothing. Order and room are as in `notify_log_lost`."""
         self._notify_line(_LineNotice(cursor), epoch)
 
     def notify_rolled_back(self, end: int, had: int, epoch: str) -> None:
@@ -432,9 +399,9 @@ class Client:
         self._notify_line(_LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
 
     def leave(self) -> None:
-        """Leave the namespace, and give the connection up, which may continue. Idempotent.
+        """Leave the namespace, and give up the connection, which may continue. Idempotent.
 
-        A pass under way may still hold events for it. They must not follow the goodbye, nor reach the next client on this
+        A pass under way may still hold events for it. They must neither follow the goodbye nor reach the next client on this
         connection, which gets them from the log.
         """
         if self.state.phase is not Phase.LEFT:
@@ -446,10 +413,10 @@ class Client:
                     frame.tally.gone += 1
 
     def _notify_line(self, notice: _LineNotice, epoch: str) -> None:
-        """Put a notice of another epoch in its place, or merge it with the notice before if nothing was queued since.
+        """Queue a notice of another epoch, or merge it with the last one if nothing was queued since.
 
-        Otherwise a client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends;
-        when it resumes, it is notified of all changes at once.
+        Otherwise a client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends,
+        and when it resumes, one notice has all changes.
         """
         self._report_gaps()
         self._hand_over_latest()
@@ -473,7 +440,7 @@ class Client:
             connection.flush()
 
     def _step(self, step: Step) -> None:
-        """Take a step with all that belongs to it. Nothing else sets the state."""
+        """Take a step, hold or release direct writes, and report the phase to the log readers. Nothing else sets the state."""
         before = self.state
         after = self.state = MACHINE[before, step]
         if after.phase is before.phase:
@@ -483,6 +450,14 @@ class Client:
             self.connection.hold_direct(not after.direct)
         if after.phase is Phase.READING and not after.full:
             self._reader.add(self)  # else when the queue has drained
+
+    def _end_reading(self, step: Step) -> None:
+        was_eased = self.state.pressure is Pressure.EASED
+        self.subscriptions.forget_map()
+        self.starts = NO_STARTS
+        self._step(step)
+        if was_eased:
+            self._report_pressure("off")
 
     def _read(self, step: Step, base: int, starts: Mapping[str, int]) -> None:
         self.base, self.starts = base, starts
@@ -518,7 +493,7 @@ class Client:
         self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
 
     def _forget_above(self, end: int) -> int | None:
-        """Forget waiting events of the log above an offset; return the first one's offset, if any. Plain publishes stay."""
+        """Forget waiting events of the log above `end` as if never offered; return the first one's offset. Plain ones stay."""
         queue = self.connection.queue
         self._hand_over_latest()
         waiting = queue.discard(self)
@@ -550,7 +525,6 @@ class Client:
         self._gaps.add(reason, first, last, count, size, patterns)
 
     def _report_gaps(self) -> None:
-        """Queue a notice of each gap."""
         gaps, self._gaps = self._gaps, None
         for frame in gaps.take(self.namespace) if gaps else ():
             self.connection.queue.put(frame)

@@ -3,8 +3,8 @@
 In: from the bus, events in log order, missing ranges, another epoch or a lost log; from the log readers, clients that have read
 up to here. Out: passes of the fan-out, and gaps and cursors to each client by its phase (state.py).
 
-No I/O. `route`, `missing`, `change_line`, `lose_log` and `send_cursors` are generators, and yield where their caller may let the
-loop run. Between two steps clients join, leave, subscribe, overflow, and turn to and from the log.
+No I/O. The generators yield where their caller may let the loop run. Between two steps clients join, leave, subscribe, overflow,
+and turn to and from the log.
 """
 
 from __future__ import annotations
@@ -33,20 +33,18 @@ if TYPE_CHECKING:
 
     from .bus.listener import Bus
 
-# Clients that get a notice before the loop runs.
-_NOTICE_STRIDE = 256
-# The same for cursors, which cost a write each. They take half a millisecond.
-_CURSOR_STRIDE = 32
-
-
-# Of one read. With more, the client reads once more.
+# Clients that get a notice, or a cursor, before the loop runs. The writes of 32 cursors take half a millisecond.
+_NOTICE_STRIDE, _CURSOR_STRIDE = 256, 32
+# With more during one read, the client reads again.
 MAX_BRIDGE_BYTES = 1024 * 1024
 # Memory of an event without its payload.
 EVENT_BYTES = 400
+CURSOR_INTERVAL_S = 10.0
+CURSOR_SLOTS = 10
 
 
 class Bridge:
-    """What the feed hands on during the last read of a client. While `is_open`, the feed adds its events.
+    """The events that the feed hands on during the last read of a client, while `is_open`.
 
     At a high rate the feed is always ahead of the last answer of Redis, so a client that only reads would never reach it.
     """
@@ -60,7 +58,7 @@ class Bridge:
         self._events: list[Event] = []
 
     def open(self, position: int) -> None:
-        """Begin after the position of the feed."""
+        """Begin after a position of the feed."""
         self.is_open, self._first, self._bytes, self._events = True, position, 0, []
 
     def close(self) -> None:
@@ -68,7 +66,6 @@ class Bridge:
         self.is_open, self._events = False, []
 
     def add(self, events: Iterable[Event]) -> None:
-        """Add events of the feed, in order."""
         for event in events:
             if event.offset is not None:
                 self._events.append(event)
@@ -84,10 +81,6 @@ class Bridge:
         return [frame for frame in frames if wanted(frame)]
 
 
-CURSOR_INTERVAL_S = 10.0
-CURSOR_SLOTS = 10
-
-
 def slot_of(session: str) -> int:
     """Return the slot of a session, which is constant within a process."""
     return hash(session) % CURSOR_SLOTS
@@ -97,8 +90,8 @@ class CursorTurns:
     """The turns in which idle clients get a cursor, as no event brings them their position. `now_s` is monotonic.
 
     Clients are in CURSOR_SLOTS slots by their sessions, so that not all get a cursor at once. A slot has its turn every
-    CURSOR_INTERVAL_S, and sooner when half of the events that the log retains have been published since the last one. So a
-    client that loses its connection is at least half of the retention away from the end of the log.
+    CURSOR_INTERVAL_S, and sooner once half of the events that the log retains were published since the last one. So the log still
+    retains at least half of its events after the position of a client that loses its connection.
     """
 
     def __init__(self, now_s: float) -> None:
@@ -119,7 +112,7 @@ class CursorTurns:
                 due.add(slot)
                 self._last[slot] = now_s, position
             elif position < offset:
-                self._last[slot] = at_s, position  # the log has lost its end, and each client got a notice
+                self._last[slot] = at_s, position  # the log has lost its end, of which each client was notified
         return due
 
 
@@ -129,7 +122,7 @@ class LiveFeed:
     def __init__(
         self,
         namespace: str,
-        at: Bus,
+        bus: Bus,
         clients: Mapping[str, Client],
         router: Router,
         readers: LogReaders,
@@ -137,7 +130,7 @@ class LiveFeed:
         budget_s: float = BUDGET_S,
         direct: DirectWriter | None = None,
     ) -> None:
-        self._namespace, self._at, self._clients, self._router = namespace, at, clients, router
+        self._namespace, self.bus, self._clients, self._router = namespace, bus, clients, router
         self._readers, self.quarantine, self._budget_s, self._direct = readers, quarantine, budget_s, direct
         self._writes = DELIVERIES.of(namespace)
         self._passes = FAN_OUT.of(namespace)
@@ -154,26 +147,18 @@ class LiveFeed:
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
         # The bus goes back when the log has lost its end, and what clients have received counts then.
-        self._handed = max(self._at.reached, self._handed)
+        self._handed = max(self.bus.reached, self._handed)
         return self._handed
 
     def epoch(self) -> str:
         """The log of this offset."""
-        return self._at.epoch or ""
-
-    def wait_held(self) -> None:
-        """Wait until pages of the log may be handed on."""
-        self._at.wait_held()
-
-    def oldest(self) -> int:
-        """The oldest offset of the log at the last fence."""
-        return self._at.first
+        return self.bus.epoch or ""
 
     def on_live(self, client: Client) -> None:
         """End the handover of a client that the feed has reached, unless work is under way."""
         if not self.under_way and client.position <= self.position():
             client.feed_caught_up()
-            if self._at.epoch is not None:
+            if self.bus.epoch is not None:
                 client.report_position(self.cursor())
 
     # -- for clients that arrive ----------------------------------------------------------------------------------
@@ -181,7 +166,7 @@ class LiveFeed:
     def welcome_offset(self, client: Client) -> int:
         """Return the offset from which a client begins without a resume.
 
-        It still gets what a pass under way took up after its first subscription, and nothing from before that.
+        It still gets the events that a pass under way took up after its first subscription, and none from before that.
         """
         return client.had(max(self._passed, client.base) if self.under_way else self.position())
 
@@ -207,8 +192,7 @@ class LiveFeed:
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> Iterator[None]:
         """Hand events to their clients in order; yields between slices and every few milliseconds.
 
-        Events that come in by then join the pass. Clients still to be written to get them in the same write, and the others
-        afterwards.
+        Events of `more`, which came in by then, join the pass.
         """
         self._begin_work()
         try:
@@ -248,23 +232,19 @@ class LiveFeed:
             self._latency.record((now_ms - time_ms) / 1000, events)
 
     def between_passes(self, act: Callable[[], None]) -> None:
-        """Call `act` when nothing is under way and the position of every client is known. It must neither wait nor raise.
-
-        No more events join a pass under way.
-        """
+        """Call `act` when nothing is under way and the position of every client is known. It must neither wait nor raise."""
         if self.under_way:
-            self._deferred.append(act)
+            self._deferred.append(act)  # from now on, no event joins the pass
         else:
             act()
 
     def end_handovers(self) -> None:
-        """End the handover of each client that the feed has reached."""
+        """Call `on_live` for each client in HANDOVER."""
         for client in tuple(self._readers.handover):
             self.on_live(client)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Mark work as under way, past which no client may read."""
         self._begin_work()
         try:
             yield
@@ -314,7 +294,7 @@ class LiveFeed:
     def missing(self, first: int, last: int, reason: GapReason) -> Iterator[None]:
         """Report a range that will not come to all clients except those that read the log, where they meet it."""
         self.bridge.close()
-        # One in HANDOVER has met what is below its position. This is one step, since a client that begins to read during the
+        # A client in HANDOVER has met the events below its position. This is one step, as a client that begins to read during the
         # notices begins above the range.
         begins = [
             (client, max(first, client.position + 1) if client.state.phase is Phase.HANDOVER else first)
@@ -333,8 +313,8 @@ class LiveFeed:
     def change_line(self, end: int) -> Iterator[None]:
         """Report to each client once the new epoch of the log, and which of its received events are no longer there.
 
-        Nothing above `end` reaches a client before its notice, as no pass is under way and the log readers wait. An arriving
-        client has received nothing, and its welcome has the epoch.
+        Nothing above `end` reaches a client before its notice, as no pass is under way and the log readers wait. The welcome of
+        an arriving client, which has received nothing, has the epoch.
         """
         epoch, was = self.epoch(), self.position()
         self.bridge.close()
@@ -349,7 +329,7 @@ class LiveFeed:
                 if last > end:
                     client.notify_rolled_back(end, last, epoch)
                 else:
-                    # It may have asked for a past below the events that it has received.
+                    # The client may have asked for a past below the events that it has received.
                     place = last if client.state.phase is Phase.LIVE else min(last, client.position)
                     if (cursor := cursors.get(place)) is None:
                         cursor = cursors[place] = self._cursor(epoch, place)
@@ -387,8 +367,8 @@ class LiveFeed:
     def send_cursors(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
         """Send a cursor to the idle clients of some slots, a few at a time, so that events do not wait.
 
-        If a client got an event since the last time, it knows a newer position, unless plain events came, which have
-        none. Only LIVE clients get a cursor, as an arriving one may have missed events below the position of the feed.
+        A client that got an event since the last time knows a newer position, unless plain events came, which have none. Only
+        LIVE clients get a cursor, as an arriving one may have missed events below the position of the feed.
         """
         only_events: dict[int, bool] = {}
         for slot in slots:
@@ -414,17 +394,14 @@ class LiveFeed:
 
     def cursor(self) -> Frame:
         """Return the notice of the feed's position."""
-        return self._cursor(self._at.epoch or "", self.position())
+        return self._cursor(self.bus.epoch or "", self.position())
 
     def _cursor(self, epoch: str, offset: int) -> Frame:
         return message_frame(notice_packet(self._namespace, CURSOR, {"epoch": epoch, "offset": offset}))
 
 
 def record_latency(histogram: Histogram, events: Sequence[Matched], now_ms: float) -> None:
-    """Record the age of events just written to their last client.
-
-    Events that came together mostly share a time in milliseconds, and are recorded together.
-    """
+    """Record the age of events just written to their last client. Runs of events with the same time take one record."""
     time_ms, times = 0, 0
     for matched in events:
         if matched.frame.time_ms == time_ms:

@@ -4,7 +4,7 @@ In: from clients, requests for the next page (`add`) and changes of phase (`move
 write) at a time, to one client after the other (`serve`). A client without room leaves the round until its queue has drained.
 
 The handover has no gap and no duplicate, also under constant load. A client reads to the end of the log, which the live feed
-never overtakes, and then takes live events above its position only. The loop cannot run between the comparison and the step. If
+never overtakes, and then takes only live events above its position. The loop cannot run between the comparison and the step. If
 the feed is ahead again when the answer arrives, the next read has a bridge (live_feed.py).
 """
 
@@ -59,12 +59,12 @@ class LogReaders:
                 self._on_work()
 
     def add(self, client: Client) -> None:
-        """Add a READING client to the round. Never waits; idempotent."""
+        """Add a READING client to the round. Idempotent, never waits."""
         self._round.setdefault(client)
         self._on_work()
 
     def moved(self, client: Client, before: Phase, after: Phase) -> None:
-        """Follow a change of phase. Only READING clients are in the round."""
+        """Note a change of phase. Only READING clients are in the round."""
         if before is Phase.READING:
             self._round.pop(client, None)
             self._nearly.discard(client)
@@ -79,7 +79,7 @@ class LogReaders:
         return client
 
     def serve(self, client: Client, feed: LiveFeed) -> None:
-        """Send a client what its socket takes of its next page, or hand it over to the feed. May wait for the log.
+        """Send a client as much of its next page as it takes, or hand it over to the feed. May wait for the log.
 
         Raises HeadgateError: the log could not be read; the client is out of the round.
         """
@@ -102,10 +102,10 @@ class LogReaders:
     def _read(self, client: Client, feed: LiveFeed) -> None:
         position = client.position
         # All clients further back than the log read the same page.
-        after = max(position, feed.oldest() - 1)
+        after = max(position, feed.bus.first - 1)
         reached = max(feed.position(), client.even_from)  # before the read, as an event during it is not lost
         page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
-        feed.wait_held()
+        feed.bus.wait_held()
         if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
             return  # it changed while Redis answered
         if page is None:  # a log that ends before the position of the feed was cut by hand, so continue at the feed
@@ -137,14 +137,14 @@ def _hand_over(client: Client, feed: LiveFeed) -> bool:
 
 
 def _miss_up_to(client: Client, last: int) -> None:
-    """Report the offsets up to `last` as trimmed. One range, as the position may be many pages back."""
+    """Report the offsets up to `last` as trimmed, in one range, as the position may be many pages back."""
     if last > client.position:
         client.miss(client.position + 1, last, GapReason.TRIMMED)
         client.position = last
 
 
 def _deliver(client: Client, page: Page) -> bool:
-    """Send a client what its socket and queue take of a page, after the gap before it; return whether that was all."""
+    """Send a client as much of a page as it takes, after the gap before it; return whether that was all."""
     if page.oldest > client.position + 1 and client.state.full:
         return False
     _miss_up_to(client, page.oldest - 1)

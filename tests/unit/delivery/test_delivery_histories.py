@@ -125,7 +125,7 @@ def asks_for_a_past_within_a_pass(patch: pytest.MonkeyPatch) -> None:
 
 def resumes_beside_what_waits(patch: pytest.MonkeyPatch) -> None:
     """Events that came in before the resume are in the log as well."""
-    patch.setattr(Client, "forget_waiting", lambda client: None)
+    patch.setattr(Client, "_forget_above", lambda client, end: None)
 
 
 def is_live_while_its_patterns_are_at_different_places(patch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def keeps_what_waits_for_one_that_arrives(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_clients_were_told(patch: pytest.MonkeyPatch) -> None:
     """The feed has gone back already, so no client seems to have had more."""
-    patch.setattr(LiveFeed, "position", lambda feed: feed._at.reached)
+    patch.setattr(LiveFeed, "position", lambda feed: feed.bus.reached)
 
 
 def resumes_without_judging(patch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def test_a_write_cut_at_any_byte_leaves_a_valid_stream_with_every_event(crowd: C
         assert member.offsets == [1, 2, 3]
         assert member.connection.ready, "written to directly again"
     client = member.client
-    assert client.routed == client.direct + client.sent == 3 * (len(data) + 1)
+    assert client.direct + client.offered == client.direct + client.sent == 3 * (len(data) + 1)
 
 
 def test_a_broken_socket_costs_nobody_else_anything(crowd: Crowd) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +23,9 @@ class Feed:
     """A feed at an offset, with a log that begins at another."""
 
     def __init__(self, offset: int, first: int) -> None:
-        self._offset, self._first, self._bridge = offset, first, Bridge(NAMESPACE)
+        self._offset, self._bridge = offset, Bridge(NAMESPACE)
         self.handed_over: list[Client] = []
-        self.held: Callable[[], object] = lambda: None
+        self.bus = SimpleNamespace(first=first, wait_held=lambda: None)
 
     def position(self) -> int:
         return self._offset
@@ -32,17 +33,11 @@ class Feed:
     def epoch(self) -> str:
         return EPOCH
 
-    def oldest(self) -> int:
-        return self._first
-
     def on_live(self, client: Client) -> None:
         self.handed_over.append(client)
 
     def quarantine(self, entry: Entry) -> None:
         raise AssertionError(entry)
-
-    def wait_held(self) -> None:
-        self.held()
 
     @property
     def bridge(self) -> Bridge:
@@ -113,7 +108,7 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
 def test_a_page_is_held_while_it_is_unknown_who_may_have_it(wired: WiredClient) -> None:
     """The client is revoked in that time. The page may have been read before, or be known."""
     feed = Feed(5, 1)
-    feed.held = wired.client.leave
+    feed.bus.wait_held = wired.client.leave
     serve(wired, Pages(4, 5), feed, 1)
     assert wired.offsets == []
 

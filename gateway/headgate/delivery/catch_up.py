@@ -1,7 +1,7 @@
-"""The greenlet that serves the clients of one namespace that read the log.
+"""The greenlet that serves the pages of one namespace's log to the clients that read it.
 
-In: a wake-up when a client waits for a page. Out: pages, to all clients in turn (log_readers.py), until each has reached the
-live feed.
+In: a wake-up when a client waits for a page. Out: pages, to all clients in turn, until each has reached the live feed
+(log_readers.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from .tally import Tallies
 
 log = structlog.get_logger("headgate.catch_up")
 
-# After a failed read. The bus listener logs the cause.
-RETRY_S = 0.25
+RETRY_S = 0.25  # after a failed read, of which the bus listener logs the cause
 BUDGET_S = 0.004
 
 
@@ -38,7 +37,7 @@ class CatchUp:
         self._closed = False
 
     def follow(self, feed: LiveFeed) -> None:
-        """Hand clients over to this feed."""
+        """Hand clients over to this feed, before the first client reads."""
         self._feed = feed
 
     def close(self) -> None:

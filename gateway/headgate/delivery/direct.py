@@ -1,14 +1,14 @@
 """Direct writes send the first events of a read straight to the sockets of their few clients, in one call of C. Optional.
 
-In: replies of the bus that the feed has not seen, and the position of the feed. Out: frames on sockets, and a `Run` that reports
-what was taken. All but the usual case stays for the feed and the fan-out. They also do the whole work without this module's
-C (`_native.c`), with the same results (tests/unit/delivery/test_direct.py).
+In: replies of the bus that the feed has not seen, and the position of the feed. Out: frames on sockets, and a `Run`, which
+reports what was taken. The feed and the fan-out do the rest, and without this module's C (`_native.c`) the whole work, with the
+same results (tests/unit/delivery/test_direct.py).
 
 A run takes messages from the front as long as each
 - is a logged event without a trace, in the epoch of the feed, at the offset that follows, with a payload that is surely JSON;
-- has at most 15 clients, each of which may be written to directly, or reads the log, which brings it the event; or none at all.
-It ends with the first other message, after some 64 writes, and before its frames exceed a slice. All clients of a run are
-written to without a greenlet switch, so no other code sees a part of it.
+- has at most 15 clients, each of which may be written to directly, or reads the event from the log.
+It ends with the first other message, after some 64 writes, and before its frames exceed a slice. It does not switch greenlets, so
+no other code sees a part of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ except ImportError:  # it was not built
 
 
 class Left(NamedTuple):
-    """A client whose socket took only the first `sent` bytes of its frames, or broke."""
+    """A client with a socket that took only the first `sent` bytes of its frames, or broke."""
 
     client: Client
     sent: int
@@ -81,9 +81,9 @@ class DirectWriter:
         self._writer = Writer(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find)
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run:
-        """Write the usual events at the front, and move `front` past them. Never waits, never switches.
+        """Write the usual events at the front, and move `front` past them. Never switches greenlets.
 
-        May raise for a bug of ours after some of the writes; `front` then shows the progress.
+        A bug of ours may raise after some of the writes; `front` then shows the progress.
         """
         writer = self._writer
         writer.tally_every = self._tallies.step

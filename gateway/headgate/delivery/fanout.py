@@ -1,12 +1,12 @@
 """The fan-out takes a batch of matched events to many clients. It is the hot path, and never waits, logs or encodes per client.
 
-In: events in log order, from the bus listener. The router finds their clients, and frames each once. Out: one
-write per client for all its events of the slice, directly to its non-blocking socket, or into its queue if something waits there.
-Clients that get the same events share the joined frames. Events without a client here cost one match and are not encoded.
+In: events in log order, from the bus listener. The router finds their clients, and frames each event once. Out: one write per
+client for all its events of a slice, directly to its non-blocking socket, or into its queue if something waits there. Clients
+with the same events share the joined frames. An event without a client here costs one match.
 
-A `Pass` is resumable. `advance` works for about a millisecond without a greenlet switch, and then its caller (the bus greenlet)
-lets the loop run. Events that come in by then join the pass (`extend`). Each pass starts at another client, so that no
-client is always last (with 1,000 clients the last one waits 8 ms longer than the first).
+A `Pass` is resumable. `advance` works for about a millisecond without a greenlet switch, and then the bus greenlet lets the loop
+run. Events that come in by then join the pass (`extend`). Each pass starts at another client, because with 1,000 clients the last
+one waits 8 ms longer than the first.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 # Joined frames of one slice, about as many as a socket buffer takes.
 MAX_SLICE_BYTES = 65536
-# How long a pass works before pings, handshakes, drains and new events have a turn. Deliveries per CPU second with 1,000 clients
-# and a window of 8 were 0.73 million at 4 ms, 0.90 at 2 ms, 1.0 at 1 ms, and 0.60 without joining.
+# Time slice of a pass, before pings, handshakes, drains and new events. Deliveries per CPU second with 1,000 clients and a window
+# of 8 were 0.73 million at 4 ms, 0.90 at 2 ms, 1.0 at 1 ms, and 0.60 without joining.
 BUDGET_S = 0.001
 # Clients between two readings of the clock. perf_counter costs 60 ns, and a write 7 µs.
 _CLOCK_EVERY = 16
@@ -42,7 +42,7 @@ _FEW_CLIENTS = _CLOCK_EVERY - 1
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One event, framed once, and its audience. (No client refers to it, so it is in no cycle.)"""
+    """One event, framed once, and its audience. No client refers to it, so it is in no cycle, and needs no `gc`."""
 
     frame: Frame
     audience: Audience[Client]
@@ -71,7 +71,7 @@ class _Segment:
 
 
 class _Several:
-    """A frame after other frames of a slice, shared by all clients that get exactly these."""
+    """A frame after other frames of a slice, shared by all clients with exactly these."""
 
     __slots__ = ("_before", "_data", "_frame", "_frames")
 
@@ -82,7 +82,6 @@ class _Several:
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """All of them, in order."""
         if not self._frames:
             frames, before = [self._frame], self._before
             while isinstance(before, _Several):
@@ -94,7 +93,7 @@ class _Several:
 
     @property
     def wire(self) -> bytes:
-        """The joined frames, made when the first client has its turn."""
+        """The joined frames, made for the first client."""
         if self._data is None:
             self._data = b"".join([frame.wire for frame in self.frames])
         return self._data
@@ -132,8 +131,8 @@ class Pass:
     def extend(self, fresh: Sequence[Matched]) -> int:
         """Add events that came in after this pass began; return how many of them, from the front, it takes.
 
-        Clients that still wait for their turn get them in the same write, and the others at the end. The audience must be the
-        same, one write must hold them, and a pass takes at most twice its clients, so that it ends.
+        Clients without a turn yet get them in the same write, and the others at the end. A pass takes only events with its
+        audience that fit into one write, and at most twice its clients, so that it ends.
         """
         joined = 0
         for matched in fresh:
@@ -202,7 +201,7 @@ class Pass:
         return index >= count
 
     def _advance_apart(self, parts: Sequence[Frame | _Several], budget_s: float) -> bool:
-        """Advance through clients with different events, mostly users with one event each."""
+        """Write to clients with different events, mostly users with one event each."""
         clients = self._clients
         index, count = self._index, len(clients)
         stop_s = perf_counter() + budget_s
@@ -307,13 +306,12 @@ class Router:
             self._traced.passed(matched.frame for matched in pass_.events)
 
     def _pass(self, slice_: list[Matched]) -> Pass:
-        # This stride is coprime to most sizes, so consecutive passes start far apart.
-        self._start += 7919
+        self._start += 7919  # coprime to most sizes, so consecutive passes start far apart
         return Pass(slice_, self._start)
 
 
 def _hand(slice_: Sequence[Matched]) -> int:
-    """Return the number of deliveries of these events, and count them in the tallies."""
+    """Count the deliveries of these events in the tallies; return their number."""
     routed = 0
     for matched in slice_:
         clients = len(matched.audience.clients)
@@ -324,7 +322,7 @@ def _hand(slice_: Sequence[Matched]) -> int:
 
 
 def write_notice(connection: Outbox, frame: Frame) -> None:
-    """Write a notice for many clients to a `ready` connection, as an event. The control lane takes twice the time."""
+    """Write a notice to a `ready` connection as if it were an event, in half of the time of the control lane."""
     wire: Any = connection.wire
     try:
         sent = wire.send(frame.wire)
@@ -338,7 +336,7 @@ def write_notice(connection: Outbox, frame: Frame) -> None:
 
 
 def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Several]:
-    """Return the part of each client of a slice; clients with the same events share one object."""
+    """Return the part of each client of a slice. Clients with the same events share one object."""
     parts: dict[Client, Frame | _Several] = {}
     for matched in slice_:
         frame, clients = matched.frame, matched.audience.clients

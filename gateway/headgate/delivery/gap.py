@@ -1,7 +1,7 @@
 """The events that did not reach one client, their `gap` notices, and the newest events that it gets later. No I/O.
 
-In: left-out ranges and single events, collected by reason. Out: one notice per reason, so that both stay small however
-much is missing. A lost log, or a lost end that the client has seen, has a separate notice ahead of waiting events.
+In: left-out ranges and single events. Out: one notice per reason, so that both stay small however much is missing. A lost log, or
+a lost end that the client has seen, has a separate notice ahead of waiting events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Gap:
 
 
 class Gaps:
-    """Unreported gaps of one client. Empty is falsy."""
+    """Unreported gaps of one client, by reason. Empty is falsy."""
 
     __slots__ = ("_by_reason",)
 
@@ -53,11 +53,10 @@ class Gaps:
         """Return the notices, one per reason, and begin again."""
         frames = []
         for reason, gap in self._by_reason.items():
-            # Only what a full queue left out is still in the log, and only if it ever was (a plain PUBLISH was not).
-            recoverable = reason is GapReason.OVERFLOW and gap.first is not None
-            body = gap_body(
-                list(gap.patterns), gap.first, gap.last, gap.count or None, gap.bytes, reason, recoverable=recoverable
-            )
+            # Events that a full queue left out are still in the log, except a plain PUBLISH, which never was.
+            can_recover = reason is GapReason.OVERFLOW and gap.first is not None
+            counts = (gap.count or None, gap.bytes)
+            body = gap_body(list(gap.patterns), gap.first, gap.last, *counts, reason, recoverable=can_recover)
             frames.append(message_frame(notice_packet(namespace, GAP, body)))
         self._by_reason.clear()
         return frames
@@ -66,7 +65,7 @@ class Gaps:
 class Latest:
     """The newest event of each topic, which the overflow policy `latest` keeps for a client with a full queue. Empty is falsy.
 
-    Kept and queued frames together stay within the limits of the queue.
+    Kept and queued frames together are within the limits of the queue.
     """
 
     __slots__ = ("_by_topic", "_bytes")
@@ -79,9 +78,9 @@ class Latest:
         return len(self._by_topic)
 
     def keep(self, frame: Frame, queue: ClientQueue, owner: Client) -> bool:
-        """Keep this frame, and no older one of its topic; False when the queue's limits leave no room.
+        """Keep this frame, and no older one of its topic; return False without room within the queue's limits.
 
-        Older frames of the topic are removed here and from the queue, and count as conflated. The others keep their order.
+        Older frames of the topic go from here and from the queue, and count as conflated. The others keep their order.
         """
         topic = frame.topic or ""
         if (older := self._by_topic.get(topic)) is None:
@@ -101,12 +100,12 @@ class Latest:
         return True
 
     def in_order(self) -> list[Frame]:
-        """Return all frames in log order, which replacing has undone. A plain PUBLISH has no offset and goes first."""
+        """Return all frames in log order, a plain PUBLISH first, as it has no offset."""
         return sorted(self._by_topic.values(), key=lambda kept: kept.offset or 0)
 
 
 def log_lost_notice(namespace: str, patterns: Iterable[str]) -> Frame:
-    """Return the gap of a client after its log was lost. The number of missing events is unknown."""
+    """Return the gap of a client after its log was lost, an unknown number of events."""
     body = gap_body(list(patterns), None, None, None, 0, GapReason.LOG_LOST, recoverable=False)
     return message_frame(notice_packet(namespace, GAP, body))
 

@@ -1,7 +1,6 @@
-"""The ledger of one namespace sums up what became of events over all clients, present and past. No I/O.
+"""The ledger of one namespace sums up the fate of events over all clients, present and past. No I/O.
 
-In: the counters of clients (client.py) and router. Out: a `Balance`. The path of an event counts nothing twice. The sum closes
-whenever nothing is under way:
+In: the counters of clients (client.py) and router. Out: a `Balance`. The sum closes whenever nothing is under way:
 
     routed + from_log = sent + discarded + conflated + left_to_log + gone + waiting
 """
@@ -16,44 +15,28 @@ from .fanout import Router
 from .log_readers import LogReaders
 from .state import Phase
 
-# Let the loop run after so many clients, in less than a millisecond.
+# Clients after which the loop may run. They take less than a millisecond.
 _STRIDE = 1024
 _CAUGHT_UP = (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
 
 
 @dataclass(slots=True)
 class Balance:
-    """Counts of one event for one client, and present figures.
+    """Counts of one event for one client, then present figures."""
 
-    Attributes:
-        routed: handed to a client by the router.
-        from_log: read from the log by a client.
-        sent: written to a socket, or handed to a poll.
-        discarded: left out by a full queue, and reported.
-        conflated: replaced by a newer one of the same topic.
-        left_to_log: skipped live, or returned, as the log brings them. They come again in `from_log`, or as a gap.
-        gone: came after the connection broke, or waited when the client left.
-        waiting: in a queue.
-        catching_up: clients that read the log.
-        queued: frames in queues, notices included.
-        queued_bytes: their bytes.
-        fullest: how full the fullest queue is, 0 to 1.
-        oldest_ms: time of the oldest waiting event, or None.
-    """
-
-    routed: int = 0
-    from_log: int = 0
-    sent: int = 0
-    discarded: int = 0
-    conflated: int = 0
-    left_to_log: int = 0
-    gone: int = 0
-    waiting: int = 0
-    catching_up: int = 0
-    queued: int = 0
+    routed: int = 0  # handed to a client by the router
+    from_log: int = 0  # read from the log by a client
+    sent: int = 0  # written to a socket, or handed to a poll
+    discarded: int = 0  # left out by a full queue, and reported
+    conflated: int = 0  # replaced by a newer one of the same topic
+    left_to_log: int = 0  # skipped live, or returned; they come again in `from_log`, or as a gap
+    gone: int = 0  # came after the connection broke, or waited when the client left
+    waiting: int = 0  # in a queue
+    catching_up: int = 0  # clients that read the log
+    queued: int = 0  # frames in queues, notices included
     queued_bytes: int = 0
-    fullest: float = 0.0
-    oldest_ms: int | None = None
+    fullest: float = 0.0  # how full the fullest queue is, 0 to 1
+    oldest_ms: int | None = None  # time of the oldest waiting event
 
     @property
     def open(self) -> int:
@@ -63,14 +46,14 @@ class Balance:
 
 
 class Ledger:
-    """See the module. `clients` are the present ones."""
+    """See the module. `clients` has the present clients."""
 
     def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReaders) -> None:
         self._clients, self._router, self._readers = clients, router, readers
         self._departed = Balance()
 
     def depart(self, client: Client) -> None:
-        """Count a client after it has left for good, when it is no longer in `clients`. Its waiting events are gone."""
+        """Count a client that has left for good and is no longer in `clients`. Its waiting events are gone."""
         _add(self._departed, client)
         self._departed.gone += self._departed.waiting
         self._departed.waiting = 0
@@ -80,9 +63,8 @@ class Ledger:
 
         A client that leaves during the walk still counts as present.
         """
-        here = tuple(self._clients.values())
         balance = replace(self._departed)
-        for count, client in enumerate(here, 1):
+        for count, client in enumerate(tuple(self._clients.values()), 1):
             _add(balance, client)
             _add_present(balance, client)
             if not count % _STRIDE:

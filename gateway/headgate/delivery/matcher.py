@@ -1,21 +1,15 @@
 """Subscriptions, to find the clients that want a topic. No I/O, never waits.
 
 In: `add` and `remove` of (pattern, subscriber). Out: `match(topic)`, which returns an `Audience`, the clients that get an event
-on it. pattern_map.py does the matching itself; this module remembers its results.
-
-There are three levels of memory, each exact and bounded.
+on it. pattern_map.py does the matching; this module remembers its results, on three levels, each exact and bounded.
 1. The audience of a topic is remembered from its second use until a pattern that begins with the same words, up to its first
-   wildcard, appears or disappears. A pattern with very many such topics, such as the first `#`, makes the matcher doubt them all.
-   It then matches each again on its next use, which takes some 2 µs. (An index that finds the matching topics of any pattern
-   took 200 lines.)
+   wildcard, appears or disappears. A pattern with very many such topics, such as the first `#`, makes the matcher doubt them all,
+   and match each again on its next use, in some 2 µs. (An index that finds the matching topics of any pattern took 200 lines.)
 2. All topics that reach the same patterns share one audience. A single pattern is an audience itself.
-3. The list of clients of several patterns is made on first use, and again only after one of its patterns gained or lost a
-   client.
+3. The list of clients of several patterns is made on first use, and again only after one of them gained or lost a client.
 A full level replaces its oldest entry, and never drops all of them at once.
 
 A pattern outlives its last client for a while, so that a page reload forgets nothing.
-
-The client keeps the overflow policies, as it needs them only when its queue is full.
 """
 
 from __future__ import annotations
@@ -26,33 +20,30 @@ from collections.abc import Hashable
 from itertools import chain, takewhile
 from typing import Generic, TypeVar
 
-from headgate.events.topic import is_wildcard
-
 from .pattern_map import PatternMap
 
 S = TypeVar("S", bound=Hashable)
 
-# Topics with a remembered audience, 300 to 400 bytes each. There may be as many as patterns, within these bounds. So a gateway
-# for 50,000 users with separate topics remembers one for each, and memory stays in proportion to the subscriptions.
+# Topics with a remembered audience, 300 to 400 bytes each. There may be as many as patterns, within these bounds, so a gateway
+# for 50,000 users with separate topics remembers them all, and memory stays in proportion to the subscriptions.
 MIN_CACHED_TOPICS = 12_288
 MAX_CACHED_TOPICS = 131_072
-# Clients in the lists of all audiences together, 8 bytes each. Unbounded, 16,384 topics with 10,000 clients each would hold 1.3
-# GB. A new list replaces others.
+# Clients in all lists together, 8 bytes each. A new list replaces others. Unbounded, 16,384 topics with 10,000 clients each would
+# hold 1.3 GB.
 MAX_LISTED_CLIENTS = 2_000_000
 # If a new pattern may match more remembered topics than this, all are doubted. Otherwise each is forgotten, in 0.1 µs.
 MAX_FORGOTTEN = 512
 # Kept patterns without a client, about 200 bytes each. The one left first goes first.
 MAX_VACANT_PATTERNS = 1024
-# Up to this many subscribers of a pattern are kept in a tuple alone. A dict takes 200 bytes more, and is faster above this.
+# Up to this many subscribers of a pattern are in a tuple alone. A dict takes 200 bytes more, and is faster above this.
 _FEW = 8
-# For a pattern in no union.
-_UNSHARED = -1
+_UNSHARED = -1  # a pattern in no union
 
 
 class Audience(Generic[S]):
     """The clients that get the events of a topic.
 
-    Each subclass has `listed` for _native.c: the current list of clients, or None if only `clients` can make it.
+    For _native.c, each subclass has `listed`, the current list of clients, or None if only `clients` can make it.
     """
 
     __slots__ = ()
@@ -82,7 +73,6 @@ class _Pattern(Audience[S]):
 
     @property
     def vacant(self) -> bool:
-        """Whether it has no subscriber."""
         return self.listed == () and self._members is None
 
     def add(self, subscriber: S) -> bool:
@@ -158,7 +148,6 @@ class _Union(Audience[S]):
         return False
 
     def forget(self) -> None:
-        """Forget the list of clients."""
         self._clients = None
 
 
@@ -175,11 +164,8 @@ class _Lists(Generic[S]):
         self._clients = 0
 
     def replace(self, holder: _Union[S], new: tuple[S, ...]) -> bool:
-        """Count a new list in place of an old one, if any. Without room for it, return False and hold neither.
-
-        Forgetting a list takes a fraction of the time that making this one takes per client, so a quarter as many lists as it
-        has clients may make room.
-        """
+        """Count a new list in place of an old one, if any. Without room for it, return False and hold neither."""
+        # Forgetting a list takes a fraction of the time per client of making one, so up to a quarter as many lists make room.
         self._clients -= self._holders.pop(holder, 0)
         for _ in range(16 + len(new) // 4 if len(new) <= self._max_clients else 0):
             if self._clients + len(new) <= self._max_clients and len(self._holders) < self._max_lists:
@@ -190,7 +176,7 @@ class _Lists(Generic[S]):
         return False
 
     def check_one(self) -> None:
-        """Forget the next list if it is stale, so that an unused list does not keep departed clients in memory."""
+        """Forget the next list if it is stale. Otherwise an unused list would keep departed clients in memory."""
         if self._holders:
             holder = next(iter(self._holders))
             if holder.stale:
@@ -222,14 +208,14 @@ class _Topics(Generic[S]):
         elif topic in self._doubted or topic in self._seen_once:
             self._doubted.pop(topic, None)
             self._seen_once.discard(topic)
-            for _ in range(2):  # there may have been more patterns before
+            for _ in range(2):  # two at a time, as there may have been more patterns before
                 if len(self.audiences) + len(self._doubted) >= room:
                     self._make_room()
             self.audiences[topic] = audience
             self._oldest_first.append(topic)
             insort(self._sorted, topic)
         else:
-            # Remembering a topic costs as much as matching it twice, and many come only once (for an order or a message).
+            # Remembering a topic costs as much as matching it twice, and many come only once, such as that of a message.
             if len(self._seen_once) >= max(room // 2, 1):
                 self._seen_once.pop()
             self._seen_once.add(topic)
@@ -271,13 +257,11 @@ class _Topics(Generic[S]):
 
 def _literal_start(pattern: str) -> str:
     """Return the words of a pattern before its first wildcard, joined by dots."""
-    if not is_wildcard(pattern):
-        return pattern
     return ".".join(takewhile(lambda token: token not in ("*", "#"), pattern.split(".")))
 
 
 class SubscriptionMatcher(Generic[S]):
-    """Patterns with their subscribers. `subscriptions`: their number."""
+    """Patterns with their subscribers; `subscriptions` is the number of pairs."""
 
     def __init__(self, max_cached_topics: int = MAX_CACHED_TOPICS, max_listed_clients: int = MAX_LISTED_CLIENTS) -> None:
         self._patterns: PatternMap[_Pattern[S]] = PatternMap()
@@ -285,7 +269,7 @@ class SubscriptionMatcher(Generic[S]):
         self._lists: _Lists[S] = _Lists(max_cached_topics, max_listed_clients)
         # Shared by the topics that reach the same patterns. The oldest goes first.
         self._unions: OrderedDict[tuple[_Pattern[S], ...], _Union[S]] = OrderedDict()
-        self._nobody: _Union[S] = _Union((), self._lists)
+        self._empty: _Union[S] = _Union((), self._lists)
         self._topics: _Topics[S] = _Topics()
         self._max_cached_topics = max_cached_topics
         self._audiences = self._topics.audiences
@@ -293,7 +277,7 @@ class SubscriptionMatcher(Generic[S]):
 
     @property
     def known(self) -> dict[str, Audience[S] | None]:
-        """Known audiences by topic (None: forgotten), to read only. At times the dict is replaced. `match` finds others."""
+        """The remembered audiences by topic (None: forgotten), to read only. The dict may be replaced. `match` finds others."""
         return self._audiences
 
     @property
@@ -343,14 +327,14 @@ class SubscriptionMatcher(Generic[S]):
         return audience if audience is not None else self._find(topic)
 
     def _find(self, topic: str) -> Audience[S]:
-        """Find and remember the audience of an unknown or doubted topic."""
+        """Find, and perhaps remember, the audience of an unknown or doubted topic."""
         patterns = self._patterns.reached(topic)
         room = min(max(len(self._patterns), MIN_CACHED_TOPICS), self._max_cached_topics)
         audience: Audience[S]
         if len(patterns) == 1:
             audience = patterns[0]
         else:
-            audience = self._union(tuple(patterns), room) if patterns else self._nobody
+            audience = self._union(tuple(patterns), room) if patterns else self._empty
         self._topics.remember(topic, audience, room)
         return audience
 

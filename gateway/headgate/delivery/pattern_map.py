@@ -1,7 +1,7 @@
 """A map with patterns as keys, to find the values of the patterns that match a topic. No I/O, nothing is remembered.
 
-In: `add` and `discard` of a pattern with its value. Out: `reached(topic)`. Patterns follow AMQP: `*` is exactly one word, `#`
-zero or more, anywhere.
+In: `add` and `discard` of a pattern with its value. Out: `reached(topic)`. As in AMQP, `*` is exactly one word, and `#` any
+number, anywhere.
 
 All patterns are keys of one dict. Patterns with the same wildcards at the same places have one *shape*. For example,
 `orders.*.shipped` and `users.*.alerts` both have `.*.`. A topic and a shape leave one candidate, the topic's own words with the
@@ -9,9 +9,9 @@ wildcards in their places. So a match takes one lookup, 0.2 µs, for each shape 
 application has a handful of shapes, and the grammar allows at most 2,048 for one topic. Patterns with more than one `#` fit a
 topic in several ways. They are rare, and are walked together as automata (below).
 
-The rejected alternative is a trie of words. It takes about twice the memory, and each wildcard opens a branch at each word. With
-3,000 patterns designed against it, a topic took 2 ms, and takes 0.2 ms here. A trie is faster where wildcards stand at dozens of
-different places, as in the classic comparison of matchers (bench/results/README.md, topics).
+A trie of words takes about twice the memory, and each wildcard opens a branch at each word. With 3,000 patterns designed against
+it, a topic took 2 ms, and takes 0.2 ms here. A trie is faster where wildcards are at dozens of different places, as in the
+classic comparison of matchers (bench/results/README.md, topics).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ V = TypeVar("V")
 # Removes the literal words from a pattern, which leaves its shape.
 _WITHOUT_WORDS = str.maketrans("", "", ascii_letters + digits + "_-")
 _WILDCARDS = ("*", "#")
-# Patterns per automaton. Its numbers have 576 bits, with which Python computes about as fast as with 30.
+# Patterns per automaton. Python computes with its numbers of 576 bits about as fast as with 30 bits.
 _AUTOMATON_PATTERNS = 64
 # Places in a pattern, before each of its tokens and after the last.
 _PLACES = MAX_TOPIC_WORDS + 1
@@ -114,10 +114,8 @@ class PatternMap(Generic[V]):
 
 
 def _recipes(tokens: Sequence[str]) -> Iterator[tuple[int, _Recipe]]:
-    """Yield each number of words of a topic that a shape may match, with the function that makes the candidate of them.
-
-    The candidate of a single token is that wildcard, `*` or `#`, as joining its one character leaves it unchanged.
-    """
+    """Yield each number of words that a shape may match in a topic, with the function that makes a candidate of them."""
+    # For a single token, `itemgetter` returns the wildcard itself, and joining its one character leaves it unchanged.
     if "#" not in tokens:
         count = len(tokens)
         yield count, itemgetter(*(count if token == "*" else index for index, token in enumerate(tokens)))
@@ -133,7 +131,7 @@ def _recipes(tokens: Sequence[str]) -> Iterator[tuple[int, _Recipe]]:
 class _Automaton(Generic[V]):
     """Patterns with several `#`, walked together. Each bit of a number is a place in a pattern, before a token or after the last.
 
-    The walk costs the topic's words times five operations on 576 bits for 64 patterns, at most 2.5 µs for any patterns.
+    For 64 patterns, a walk costs five operations on 576 bits for each of the topic's words, at most 2.5 µs.
     """
 
     __slots__ = ("_ends", "_free", "_hashes", "_stars", "_start", "_takes", "_values", "patterns")
@@ -164,7 +162,6 @@ class _Automaton(Generic[V]):
         self._values[begin + len(tokens)] = value
 
     def remove(self, pattern: str) -> None:
-        """Remove a present pattern."""
         begin = self.patterns.pop(pattern)
         self._free.append(begin)
         tokens = normal_form(pattern)

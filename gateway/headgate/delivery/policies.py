@@ -1,8 +1,8 @@
 """The subscriptions of one client, each with its overflow policy. No I/O.
 
 In: `put` and `remove` of a valid pattern. Out: the subscriptions that a topic reaches, and the policy that decides among them.
-The matcher (matcher.py) finds the clients of an event. This map finds the subscriptions of a client, which only a slow client
-needs. So it is made on first use, and forgotten (`forget_map`) when the client keeps up again.
+The matcher (matcher.py) finds the clients of an event. Only a slow client needs its own subscriptions, so their map is made on
+first use, and forgotten (`forget_map`) when the client keeps up again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Policies(Mapping[str, Overflow]):
     __slots__ = ("_by_pattern", "_key", "_map", "_only", "_only_policy", "wildcards")
 
     def __init__(self) -> None:
-        # Most clients have one subscription, and a dict for it would take 200 bytes, a sixteenth of an idle client.
+        # Most clients have one subscription. A dict for it would take 200 bytes, a sixteenth of an idle client.
         self._only: str | None = None
         self._only_policy = Overflow.CATCH_UP
         self._by_pattern: dict[str, Overflow] | None = None
@@ -39,7 +39,7 @@ class Policies(Mapping[str, Overflow]):
         return self._only_policy
 
     def __contains__(self, pattern: object) -> bool:
-        # Mapping's version would raise and catch an error for each missing pattern.
+        # Mapping's version raises and catches an error for each missing pattern.
         return pattern in self._by_pattern if self._by_pattern is not None else pattern is not None and pattern == self._only
 
     def __iter__(self) -> Iterator[str]:
@@ -58,7 +58,7 @@ class Policies(Mapping[str, Overflow]):
         return self._key
 
     def put(self, pattern: str, policy: Overflow) -> None:
-        """Add a subscription, or change its policy."""
+        """Add a subscription or change its policy."""
         if pattern not in self:
             self.wildcards += is_wildcard(pattern)
             self._key = None
@@ -84,7 +84,6 @@ class Policies(Mapping[str, Overflow]):
         return True
 
     def clear(self) -> None:
-        """Remove all subscriptions."""
         self._only = self._by_pattern = self._key = self._map = None
         self.wildcards = 0
 
@@ -97,7 +96,7 @@ class Policies(Mapping[str, Overflow]):
         return self._map.reached(topic)
 
     def forget_map(self) -> None:
-        """Free the memory of `reached`, which is not needed soon."""
+        """Free the memory of `reached` while the client keeps up."""
         self._map = None
 
 

@@ -1,4 +1,4 @@
-"""The state of one client, which is the source of its events and the pressure on its queue, in one transition table. No I/O.
+"""The state of one client in one transition table: the source of its events, and the pressure on its queue. No I/O.
 
     ARRIVING ─────────── welcomed ──────────► LIVE ◄── feed caught up ── HANDOVER
        │  └───────── resumed ─────────┐        │                            ▲
@@ -8,11 +8,8 @@
                                                ▲
     LIVE, READING, HANDOVER ── past asked ── COLLECTING (pasts complete)
 
-A lost log takes each client except an arriving one to LIVE, as positions in the old log are void. Another epoch takes no step,
-and each client stays in its phase at a position on both lines. `left` leads to LEFT from everywhere, and nothing leads out of it.
-
-The pressure is OK, WARNED (the queue is over high water), FULL (the overflow policies apply), or EASED. An EASED queue has
-drained, but the browser gets "off" only when the client is live again.
+A lost log voids positions, so each client except an arriving one becomes LIVE. Another epoch takes no step, and each client stays
+in its phase at a position on both lines. `left` leads to LEFT from everywhere, and nothing leads out of it.
 
 Only `MACHINE` changes a state. A step that it does not have raises, as it is a bug of ours.
 """
@@ -28,24 +25,22 @@ from headgate.runtime.machine import Machine
 class Phase(Enum):
     """Where the events of a client come from."""
 
-    ARRIVING = "arriving"  # it is not welcomed yet, and live events wait in its corked queue
-    ARRIVING_BEHIND = "arriving behind"
-    """It is not welcomed yet, and will read from the log what it asked for, missed or had no room for."""
-    COLLECTING = "collecting"  # it asks for several pasts, and will read them together when all of them are active
-    READING = "reading"  # it reads the log, a page at a time, at the pace of its socket
-    HANDOVER = "handover"
-    """It has read up to the live feed or further, and takes live events above its handover offset, through the queue."""
-    LIVE = "live"  # it gets live events, by direct writes while nothing waits
-    LEFT = "left"  # it takes nothing more
+    ARRIVING = "arriving"  # not welcomed yet; live events wait in its corked queue
+    ARRIVING_BEHIND = "arriving behind"  # not welcomed yet; will read what it asked for, missed or had no room for
+    COLLECTING = "collecting"  # asks for several pasts, and will read them together when all of them are active
+    READING = "reading"  # reads the log, a page at a time, at the pace of its socket
+    HANDOVER = "handover"  # has read up to the live feed; takes live events above its handover offset, through the queue
+    LIVE = "live"  # gets live events, by direct writes while nothing waits
+    LEFT = "left"  # takes nothing more
 
 
 class Pressure(Enum):
     """How full the queue is, as reported to the browser."""
 
     OK = "ok"
-    WARNED = "warned"
-    FULL = "full"
-    EASED = "eased"
+    WARNED = "warned"  # over high water
+    FULL = "full"  # the overflow policies apply
+    EASED = "eased"  # drained, but the browser gets "off" only when the client is live again
 
 
 class Step(Enum):
@@ -71,7 +66,7 @@ class State:
     """A phase and a pressure. Each pair is one object, compared by identity.
 
     Attributes:
-        takes_live: whether it takes logged live events; in HANDOVER, those above its handover offset.
+        takes_live: whether it takes logged live events (in HANDOVER, those above its handover offset).
         direct: whether the fan-out may write to its socket.
         full: whether the overflow policies apply.
         arriving: whether it has not been welcomed.
@@ -101,10 +96,9 @@ _FROM_LOG = (_ARRIVING_BEHIND, _COLLECTING, _READING)
 _PRESENT = (*_FED_LIVE, *_FROM_LOG)
 
 _SAME: Mapping[Pressure, Pressure] = {pressure: pressure for pressure in Pressure}
-# When an eased client is live again, it gets "off".
 _EASED_ENDS: Mapping[Pressure, Pressure] = {**_SAME, _EASED: _OK}
 
-# Each row has a step, its phases before and after, and the same for pressures.
+# Each row has a step, its phases before and after, and its pressures before and after.
 TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure]], ...] = (
     (
         Step.PAST_ASKED,

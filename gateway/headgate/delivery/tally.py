@@ -1,12 +1,12 @@
-"""The tally of single events: what this gateway did with one of them, over all of its clients. For `headgate trace`. No I/O.
+"""Tallies of what this gateway did with single events, over all of its clients, for `headgate trace`. No I/O.
 
 In: logged events from the router, and each place where an event does not go straight to a socket. Out: from time to time, the
-changed tallies, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. With many
-it counts those at offsets that are multiples of a number, so that all gateways count the same. Writes straight to a socket are
-not counted one by one; they are the rest.
+changed tallies, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. One with many counts those
+at offsets that are multiples of a number, so that all gateways count the same. Writes straight to a socket are the rest, not
+counted.
 
-A tally belongs to the epoch in which its event came here. When the log continues in another epoch, each tally keeps what is not
-reported yet, and still counts events that wait in queues.
+A tally belongs to the epoch in which its event came here. When the log continues in another epoch, each tally keeps its
+unreported counts, and still counts events that wait in queues.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from headgate.events.event import Event
 from headgate.events.traceparent import is_sampled
 from headgate.events.wire.frames import Frame
 
-# Up to this many in a round of one second, each event has a tally. That is 1 % of what a gateway can route, and 12 KB for Redis.
+# Up to this many in a round of one second, each event has a tally. They are 1 % of what a gateway can route, and 12 KB for Redis.
 QUIET_EVENTS = 100
-# The newest ones. Older tallies take no more changes.
+# Older tallies take no more changes.
 MAX_TALLIES = 4096
+# Records of traced events between two calls of `Traced.take`.
+MAX_TRACED = 1000
 # The loop may run after this many, which take a quarter of a millisecond.
 _STRIDE = 256
 
@@ -33,11 +35,10 @@ class Tally:
     """One event.
 
     Attributes:
-        epoch, offset: its place.
         matched: its clients when it came.
         queued: of these, clients without room or with events waiting before it; it was queued in its place.
         kept: clients with a full queue that keep the newest event of its topic.
-        discarded, conflated, left_to_log, gone: as the ledger has them (ledger.py).
+        discarded, conflated, left_to_log, gone: as in the ledger (ledger.py).
         from_log: clients that read it from the log, later.
     """
 
@@ -55,11 +56,10 @@ class Tally:
 
 
 class Tallies:
-    """The tallies of one namespace.
+    """The tallies of one namespace. `epoch` returns the present epoch of the log.
 
-    Each event has one while at most QUIET_EVENTS come in a round, from one call of `changed` to the next. Above that, one in
-    `every` has (0: none). An event without one gets none later, so a tally counts everything that its event met here.
-    `epoch` returns the present epoch of the log.
+    While at most QUIET_EVENTS come in a round, from one call of `changed` to the next, each event has a tally, and above that one
+    in `every` (0: none). An event without one gets none later, so a tally counts everything that its event met here.
 
     Attributes:
         step: events at multiples of it have a tally now.
@@ -74,7 +74,7 @@ class Tallies:
         self._by_epoch: dict[str, dict[int, Tally]] = {}
         self._kept = self._came = self._singles = 0
         self._reported: dict[Tally, tuple[int, ...]] = {}
-        # Up to these offsets, the tally of an event may have been forgotten or left out.
+        # Up to these offsets, a tally may have been forgotten or left out.
         self._forgotten_to = self._left_out_to = 0
         # The range of tallies at offsets that are no multiples of `every`.
         self._single_from, self._single_to = inf, 0
@@ -96,7 +96,7 @@ class Tallies:
             self._left_out_to = max(self._left_out_to, last)
 
     def read(self, frames: Sequence[Frame]) -> None:
-        """Count frames that a client has read from the log, in order. Most chunks of a busy log have no tallied one."""
+        """Count frames that a client has read from the log, in order. Most chunks of a busy log have no tallied event."""
         if not self.every or not frames:
             return
         first, last = frames[0].offset or 0, frames[-1].offset or 0
@@ -113,7 +113,7 @@ class Tallies:
                 tally.from_log += 1
 
     def changed(self) -> Iterator[list[Tally]]:
-        """Begin a round. Yield the tallies that changed since the last report, in parts between which the loop may run."""
+        """Begin a round; yield the tallies that changed since the last report, in parts between which the loop may run."""
         self.step = 1 if self._came <= QUIET_EVENTS else self.every
         self.singles, self._came, self._singles = self._singles, 0, 0
         known = [tally for tallies in self._by_epoch.values() for tally in tallies.values()]
@@ -127,7 +127,7 @@ class Tallies:
             yield fresh
 
     def not_written(self, tallies: Iterable[Tally]) -> None:
-        """Return these again from `changed`, as they could not be reported."""
+        """Yield these again from `changed`, as they could not be reported."""
         for tally in tallies:
             self._reported.pop(tally, None)
 
@@ -159,9 +159,6 @@ class Tallies:
         return tally
 
 
-MAX_KEPT = 1000
-
-
 class Delivered(NamedTuple):
     """An event handed to all of its clients here. Times in ms since 1970; `counts` by the names of tally.py."""
 
@@ -176,9 +173,9 @@ class Delivered(NamedTuple):
 
 
 class Traced:
-    """Events with recorded traces on their way through this gateway: one record for each event, and never for each client.
+    """Events with recorded traces on their way through this gateway, one record for each event, and never for each client.
 
-    Beyond MAX_KEPT records between two calls of `take`, the newest are left out and counted (`left_out`).
+    Beyond MAX_TRACED the newest are left out and counted (`left_out`).
     """
 
     def __init__(self, now_s: Callable[[], float] = time) -> None:
@@ -191,7 +188,7 @@ class Traced:
         """Note an event with clients here, if its trace is recorded."""
         if event.traceparent is None or event.offset is None or not is_sampled(event.traceparent):
             return
-        if len(self._open) + len(self._delivered) >= MAX_KEPT:
+        if len(self._open) + len(self._delivered) >= MAX_TRACED:
             self.left_out += 1
             return
         if frame.tally is None:
@@ -204,9 +201,9 @@ class Traced:
             return
         now_ms = self._now_s() * 1000
         for frame in frames:
-            if (tally := self._open.pop(frame, None)) is None:
+            if (routed := self._open.pop(frame, None)) is None:
                 continue
-            event, routed_ms = tally
+            event, routed_ms = routed
             counts = dict(zip(NAMES, values(frame.tally), strict=True))
             place = (event.traceparent or "", event.topic, event.id or "", event.offset or 0)
             self._delivered.append(Delivered(*place, event.time_ms, routed_ms, now_ms, counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.delivery.fanout import Matched, Router
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.delivery.tally import MAX_KEPT, Tallies, Traced
+from headgate.delivery.tally import MAX_TRACED, Tallies, Traced
 from headgate.events.event import Event
 from headgate.events.wire.packets import Overflow
 from tests.support.held_clock import HeldClock
@@ -55,8 +55,8 @@ def test_more_than_fit_are_left_out_and_counted() -> None:
     traced = Traced(clock)
     client = WiredClient({"a": Overflow.CATCH_UP})
     router = Router("n", client.matcher, None, traced)
-    run(router, router.match([event(offset, "01") for offset in range(1, MAX_KEPT + 11)]), clock)
-    assert (len(traced.take()), traced.left_out) == (MAX_KEPT, 10)
+    run(router, router.match([event(offset, "01") for offset in range(1, MAX_TRACED + 11)]), clock)
+    assert (len(traced.take()), traced.left_out) == (MAX_TRACED, 10)
     run(router, router.match([event(2000, "01")]), clock)
     assert [each.offset for each in traced.take()] == [2000]
     client.close()

@@ -23,8 +23,7 @@ class Do(Enum):
     UP = "up"  # notify the clients that the feed is live
     DOWN = "down"  # notify the clients that the feed is no longer live
     WAKE = "wake"  # call `Feed.wake` soon, because it may subscribe to something or expedite a fence
-    # Store the retention in Redis, which begins an epoch unless the log is in one that this Redis process writes. The answer
-    # includes the lineage.
+    # Store the retention, which begins an epoch unless this Redis process writes the present one. The head has the lineage.
     CONFIGURE = "configure"
     READ_LINK_HEAD = "read link head"  # on the subscriber connection, before it subscribes
 
@@ -58,8 +57,8 @@ class LogLost(Act, frozen=True):
 class LineChanged(Act, frozen=True):
     """Notify the clients that the log continues in the epoch of `head`, and shares everything up to `end` with the line before.
 
-    The position was `was_offset`, and is now at most `end`. The events of the new line above it come next. If `end` is below
-    `was_offset`, the log has lost everything from `end + 1` to `was_offset`.
+    The position was `was_offset`, and is now at most `end`. If it was above, the log has lost the events between the two. The
+    events of the new line come next.
     """
 
     head: Head
@@ -80,13 +79,13 @@ class Quarantine(Act, frozen=True):
 
 
 class ReadHead(Act, frozen=True):
-    """Read the head of the log by `EventLog.head(*known)`. Answer with `Feed.answer(head)`."""
+    """Read the head by `EventLog.head(*known)`. Answer with `Feed.answer(head)`."""
 
     known: tuple[str | int, ...]
 
 
 class ReadLog(Act, frozen=True):
-    """Read a page of the log with `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
+    """Read a page with `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
 
     after: int
     upto: int
@@ -94,7 +93,7 @@ class ReadLog(Act, frozen=True):
 
 
 class ReadFenceHead(Act, frozen=True):
-    """Read the head of the log for a fence, as `ReadHead` does. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
+    """Read the head for a fence, as `ReadHead` does. Answer with `Feed.fence_head` or `Feed.fence_failed`."""
 
     number: int
     expedited: bool

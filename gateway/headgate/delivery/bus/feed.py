@@ -1,38 +1,38 @@
 """The live feed of one namespace without I/O: complete, in order, each event at most once on one line of history.
 
 In: a connection that comes and goes (`connected`, `disconnected`), its replies (`receive`, `more`), answers of the log (`answer`,
-`fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`interest`). Out: actions
-(actions.py), which listener.py carries out. Two of its greenlets drive the machine. One takes `next_action` until it returns
-None, then reads replies. The other calls `tick` and `wake`, and carries out the list that they return.
+`fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`interest`). Out: actions (actions.py),
+which listener.py carries out. Two of its greenlets drive the machine. One takes `next_action` until it returns None, then reads
+replies. The other calls `tick` and `wake`, and carries out the list that they return.
 
 Rules.
 1. The position is (epoch, offset). The feed has handed on everything up to it in the log, for the patterns that are active here
    (interest.py). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on, and
    equal to it otherwise. A client that subscribes gets every matching event above `reached`.
-2. The feed hands on a logged event if and only if its offset is above the position. While the gateway listens to the whole feed,
-   offsets have no holes, and on a hole the feed reads the log first. With a narrow feed, holes are events that no client here
-   needs: one connection keeps the order and loses nothing in its middle, so everything up to its last event has arrived. This
-   holds on one line only. From a change of the line until a fence that began after it has passed, messages of several lines may
-   be in transit, so the feed also reads the log on a hole of a narrow feed.
+2. The feed hands on a logged event if and only if its offset is above the position. The whole feed has no holes in its offsets,
+   so on a hole the feed reads the log first. The holes of a narrow feed are events that no client here needs, since one
+   connection keeps the order and loses nothing in its middle. This holds on one line only. From a change of the line until a
+   fence that began after it has passed, messages of several lines may be in transit, so a narrow feed also reads the log on a
+   hole.
 3. After each connect the feed subscribes, waits until Redis acknowledges, then reads the head. Everything above the head comes
-   live; everything up to it is read from the log. No event can fall between the two.
+   live, and everything up to it is read from the log. No event can fall between the two.
 4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
    late fences the connection is replaced, as after any error. Sources that Redis acknowledged before the head was read become
    active when the fence has passed. An expedited fence saves them the wait for the next tick.
-5. The position follows the line of the log (redis/lineage.py). When a head is of another epoch, the feed reports the end of what
-   the two lines share, goes back there if it is above, and hands on everything of the new line. A head of the same epoch below
-   the position means that Redis has data of an earlier moment. Configuring the log then begins another epoch, and the feed acts
-   on that answer. This works even if Redis was reverted with its memory, as each request for the head reports the newest known
+5. The position follows the line of the log (redis/lineage.py). On a head of another epoch, the feed reports the end of what the
+   two lines share, goes back there if it is above, and hands on everything of the new line. A head of the same epoch below the
+   position means that Redis has data of an earlier moment. Configuring the log then begins another epoch, and the feed acts on
+   that answer. This works even if Redis was reverted with its memory, as each request for the head reports the newest known
    offset. A line with no epoch in common is another log. The feed reports the loss, and hands on the new log from its first
    event.
 6. The log decides about any message other than the next event: one after a hole, a bad one, one of another epoch.
-7. One server: every head must come from one Redis process, a primary, or the feed closes the connection; the messages of one
-   server prove nothing about the log of another. So the feed also asks for a head on the subscriber connection before it
-   subscribes. The connections notice a changed target by themselves (redis/primary_switch.py). This is the proof until all have.
-8. One library: the first function library does not publish on the channels of users, and another program may load it at any time.
-   A later one answers like the first if it publishes on channels that this gateway does not know (log.lua, "Users"). Either way
-   the position moves past events of users that nobody has sent here. So when such a library has answered a request for the head,
-   the connection ends, and the next one begins with a gap from the last verified offset to the position.
+7. Every head must come from one Redis process, a primary, or the feed closes the connection, as the messages of one server prove
+   nothing about the log of another. So the feed also asks for a head on the subscriber connection before it subscribes. The
+   connections notice a changed target by themselves (redis/primary_switch.py). This rule holds until all have.
+8. The first function library does not publish on the channels of users, and another program may load it at any time. A later one
+   answers like the first if it publishes on channels that this gateway does not know (log.lua, "Users"). Either way the position
+   moves past events of users that have not come here. So when such a library has answered a request for the head, the connection
+   ends, and the next one begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions, and the feed closes the connection.
 """
 
@@ -57,8 +57,7 @@ from .messages import MESSAGES, Messages
 
 # After this many ticks in a row without a proof, the connection counts as dead.
 LATE_FENCES = 2
-# Limit of one delivery. The 600 events of users that may come in one read took 5 ms to decode and match before the first was
-# written, and the loop could not run in that time.
+# Limit of one delivery. The 600 events of users that may come in one read blocked the loop for 5 ms before the first was written.
 MAX_EVENTS = 128
 # A header further ahead than this of every head read so far is checked against the log first.
 MAX_LEAP = 256
@@ -68,11 +67,10 @@ BY_USER_LIBRARY = 2
 MAX_REPORTED = 64
 
 Answer: TypeAlias = Head | list[Entry] | None
-# A step of the conversation on one connection: an action, or None while it waits for replies.
+# The conversation on one connection yields an action, or None while it waits for replies.
 Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 
-# Replaces an acknowledgement handled before the messages around it.
-_BOUNDARY = [b"boundary"]
+_BOUNDARY = [b"boundary"]  # replaces an acknowledgement handled before the messages around it
 _SUBSCRIBED = frozenset({b"subscribe", b"psubscribe", b"ssubscribe"})
 _MAY_ASK = frozenset({out.Do, out.ReadHead, out.ReadLog})
 
@@ -107,20 +105,12 @@ MACHINE = Machine(
 
 @dataclass(slots=True)
 class Front:
-    """The position of a live feed, for a receiver that recognizes by itself which message simply follows.
-
-    Attributes:
-        epoch: of the position.
-        reached: everything up to it has been handed on.
-        head: the newest known offset of the log.
-        consecutive: whether only the next offset follows. Otherwise an offset above `reached` follows unless it is
-            too far above `reached` and `head`, as holes are events that no client here needs.
-    """
+    """The position of a live feed, for a receiver that recognizes by itself which message simply follows."""
 
     epoch: str
     reached: int
     head: int
-    consecutive: bool
+    consecutive: bool  # only the next offset follows; otherwise any above `reached` that is not too far above it and `head`
 
 
 class Feed:
@@ -133,7 +123,6 @@ class Feed:
 
     Attributes:
         interest: the patterns that clients need, and their sources in Redis. After an `acquire` that returns True, call `wake`.
-        state: DOWN, SYNCING or LIVE.
         epoch: the epoch of the position; None before the first connection.
         lineage: the line that leads to this epoch, and the known part of earlier lines that Redis has lost.
         offset: everything up to it has been handed on.
@@ -178,7 +167,7 @@ class Feed:
     # -- a connection ---------------------------------------------------------------------------------------------
 
     def connected(self) -> None:
-        """Begin with a connection on which nothing has been requested yet."""
+        """Begin with a connection without any requests."""
         self._move(Cause.CONNECTED)
         self._replies.clear()
         self._messages.forget_copies()
@@ -189,7 +178,7 @@ class Feed:
         self._steps = self._converse()
 
     def disconnected(self) -> list[out.Action]:
-        """End the connection, or an attempt to connect. The caller must not give answers that are still to come."""
+        """End the connection, or an attempt to connect. The caller must give no more answers."""
         was_live = self.state is State.LIVE
         self._move(Cause.DISCONNECTED)
         self._steps = self._action = self._answer = None
@@ -222,7 +211,7 @@ class Feed:
         return self._action
 
     def front(self) -> Front | None:
-        """Return the position that unreceived replies continue; None if only the feed can decide which of them follow."""
+        """Return the position that unreceived replies continue, or None if only the feed can decide which of them follow."""
         interest = self.interest
         if (
             self.state is not State.LIVE
@@ -264,7 +253,7 @@ class Feed:
         """Note that Redis refused a right; return whether the next connection therefore takes the whole feed.
 
         Redis compares a glob with the rights of a user literally, so the user may be allowed the whole feed only. (When its disk
-        is full, Redis refuses a PING as well, whether or not a subscription is under way.)
+        is full, Redis also refuses a PING, without a subscription under way.)
         """
         return self.interest.unacknowledged and self.interest.take_whole()
 
@@ -325,7 +314,7 @@ class Feed:
         return answer
 
     def _server_fault(self, head: Head) -> BusUnavailable | None:
-        """Return why the feed must not listen to the server of a head, if so. The first head of a connection names the server."""
+        """Return the reason not to listen to the server of a head, if any. The first head of a connection names the server."""
         try:
             head.check_primary()
         except BusUnavailable as fault:
@@ -383,9 +372,9 @@ class Feed:
     def _can_judge(self, head: Head) -> bool:
         """Return whether a head shows the line of its log. Otherwise only CONFIGURE does.
 
-        Redis may just have been emptied, or may hold data of an earlier moment; then the epoch of its next event has not begun.
-        A head without a lineage means that an older library has replaced ours. Until a gateway has announced its database, the
-        library publishes nothing.
+        If Redis has just been emptied or holds data of an earlier moment, the epoch of its next event has not begun. A head of
+        another epoch without a lineage comes from an older library. Until a gateway has announced its database, the library
+        publishes nothing.
         """
         if not head.epoch or not self._is_announced(head):
             return False
@@ -394,7 +383,7 @@ class Feed:
         return head.lineage is not None
 
     def _is_announced(self, head: Head) -> bool:
-        """Return whether the library publishes appended events on the channels of our database."""
+        """Return whether the library publishes on the channels of our database."""
         return head.database == self._database
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
@@ -458,7 +447,7 @@ class Feed:
     # -- replies --------------------------------------------------------------------------------------------------
 
     def _next_events(self) -> list[Event]:
-        """Take up to MAX_EVENTS replies that simply follow the position; return their events and advance `reached`. Hot path."""
+        """Take up to MAX_EVENTS replies that simply follow the position, and advance `reached`. Hot path."""
         events: list[Event] = []
         replies = self._replies
         interest, messages, now_ms = self.interest, self._messages, self._now_ms
@@ -511,7 +500,7 @@ class Feed:
     def _reconcile(self, reply: list[bytes]) -> Steps:
         """Ask the log about a message that is bad, old, after a hole, or of another log.
 
-        A bad message in the log leaves a gap, which the clients are notified of. A bad plain PUBLISH was never promised.
+        A bad message in the log leaves a reported gap. A bad plain PUBLISH was never promised.
         """
         event = self._messages.decode(reply[-2], reply[-1], self._now_ms)
         if (where := self._messages.claimed_place(reply[-2], reply[-1])) is None:
@@ -549,7 +538,7 @@ class Feed:
 
     def tick(self, now_s: float) -> list[out.Action]:
         """Begin a fence at `tick_due_s`, or count the one under way as late."""
-        # By the clock rather than after each fence, as a slow fence must not delay the verdict.
+        # By the clock, as a slow fence must not delay the verdict.
         self._schedule(self.tick_due_s + self.fence_interval_s, now_s)
         if self.state is not State.LIVE:
             return []
@@ -581,7 +570,7 @@ class Feed:
         return []
 
     def sent(self) -> None:
-        """Note that the commands of a Subscribe or Unsubscribe were sent, or have failed for good."""
+        """Note that the commands of a Subscribe or Unsubscribe were sent, or have failed."""
         self._sending = False
 
     def fence_head(self, number: int, head: Head, now_s: float) -> list[out.Action]:
@@ -616,8 +605,8 @@ class Feed:
         return out.ReadFenceHead(self._fence.number, expedited, self._known())
 
     def _schedule(self, due_s: float, now_s: float) -> None:
-        # A clock more than an interval late means that the gateway itself was held up, and has yet to read the replies
-        # of that time. This counts as one late fence rather than two.
+        # If the clock is more than an interval late, the gateway itself was held up, and has yet to read the replies of that
+        # time. This counts as one late fence rather than two.
         self.tick_due_s = due_s if due_s >= now_s else now_s + self.fence_interval_s
 
     def _verdict(self) -> list[out.Action]:
@@ -650,9 +639,9 @@ class Feed:
             yield out.Do.WAKE
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:
-        """Mark sources as synced. The position has reached `head`, and so everything published before their acknowledgement."""
+        """Mark sources as synced. The position, at `head`, is above everything published before their acknowledgement."""
         if head.epoch == self.epoch:
-            # Not the position, as another library may have published what lies between the two.
+            # Not the position, as another library may have published the events between the two.
             self._verified = min(head.offset, self.offset)
         self.interest.mark_synced(sources)
 

@@ -1,11 +1,10 @@
 """The fence of one connection proves about once a second that everything up to a head of the log has arrived. No I/O.
 
 A fence reads the head of the log, then sends PING on the subscriber connection. Redis answers a connection in order, so the PONG
-follows every event up to that head. A regular fence begins at a tick of the clock, while the log is idle at every fifth one. An
-expedited fence begins between two ticks, because a client waits for its subscription.
+follows every event up to that head. A regular fence begins at a tick of the clock, or at every fifth one while the log is idle.
+An expedited fence begins between two ticks, because a client waits for its subscription.
 
-In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`, the number of ticks in a row without a
-proof. The feed (feed.py) draws the conclusions.
+In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`, from which the feed (feed.py) concludes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from headgate.runtime.machine import Machine
 
 from .interest import Source
 
-# The ticks from one fence to the next while no client needs anything and the log does not move.
+# From one fence to the next while no client needs anything and the log does not move.
 IDLE_TICKS = 5
 
 
@@ -85,11 +84,11 @@ class Fence:
         return b"fence %d" % self.number
 
     def reset(self) -> None:
-        """Begin with a new connection. Numbers continue, so a late answer cannot match a fence of the new connection."""
+        """Begin with a new connection. Numbers continue, so an answer to the old connection matches no fence of the new one."""
         self.state, self.missed, self.head, self._idle_ticks = FenceState.NONE, 0, None, IDLE_TICKS
 
     def is_due(self, *, is_idle: bool) -> bool:
-        """Return whether to begin a fence at this tick. An idle log gets one at every IDLE_TICKS."""
+        """Return whether to begin a fence at this tick."""
         self._idle_ticks = self._idle_ticks + 1 if is_idle and not self.missed and self.head == self._was else IDLE_TICKS
         return self._idle_ticks >= IDLE_TICKS
 
@@ -101,18 +100,18 @@ class Fence:
         self.position, self.sources, self.head = position, sources, None
 
     def tick(self) -> None:
-        """Count the fence under way, if any, at a tick of the clock."""
+        """Note a tick of the clock."""
         if self.state is not FenceState.NONE:
             self._move(FenceInput.TICK)
             self.missed += self.state is FenceState.LATE
 
     def fail(self) -> None:
-        """End the fence under way, because its head could not be read or its PING could not be sent."""
+        """End the fence under way, as its head could not be read or its PING could not be sent."""
         self.missed += self.state is not FenceState.EXPEDITED  # a regular fence is due soon, and counts
         self._move(FenceInput.FAIL)
 
     def pong(self) -> None:
-        """End the fence under way, because its PONG has arrived."""
+        """End the fence under way, as its PONG has arrived."""
         self._move(FenceInput.PONG)
         self.missed = 0
 

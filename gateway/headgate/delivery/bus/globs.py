@@ -1,7 +1,7 @@
 """Sets of globs, and of channels that may lie in them. No I/O.
 
-A glob's `*` stands for any bytes, including dots; nothing else is special. A glob lies in another if the other matches its
-text, where only a `*` matches a `*`. All names begin with a prefix of the same length, and the topic follows it.
+A glob's `*` stands for any bytes, including dots; nothing else is special. A glob lies in another if the other matches its text,
+where only a `*` matches a `*`. All names begin with a prefix of the same length, before the topic.
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ Source: TypeAlias = tuple[bytes, bytes]
 
 @lru_cache(maxsize=1024)
 def matcher(glob: bytes) -> re.Pattern[bytes]:
-    """Return a regular expression for the names that lie in a glob."""
+    """Return a regular expression for the names in a glob."""
     return re.compile(re.escape(glob).replace(rb"\*", b".*"), re.DOTALL)
 
 
 class GlobSet:
-    """Globs, indexed by their first part, so that a few lookups show whether a name or another glob lies in one.
-
-    `size` is their number.
-    """
+    """Globs, indexed by their first part, so that a few lookups show whether a name or another glob lies in one."""
 
     __slots__ = ("_by_length", "size")
 
     def __init__(self, globs: Iterable[bytes] = ()) -> None:
         # Length of the part before the first `*` → that part → the globs that begin with it.
         self._by_length: dict[int, dict[bytes, list[bytes]]] = {}
-        self.size = 0
+        self.size = 0  # their number
         for glob in globs:
             self.add(glob)
 
@@ -64,10 +61,9 @@ class GlobSet:
 
 
 class ChannelCounts:
-    """Counted channels of topics, indexed so that `inside` searches few of them.
+    """Counted channels of topics, grouped by the first and the last two bytes of their topics, so that `inside` searches few.
 
-    They are grouped by the first two and the last two bytes of their topics. Grouping by words was rejected, because it may
-    need a group for each channel. By bytes there are a few thousand groups at most.
+    By bytes there are a few thousand groups at most. By words there may be one for each channel.
     """
 
     __slots__ = ("_by_start", "_count", "_prefix_bytes")
@@ -114,12 +110,11 @@ class ChannelCounts:
         return True
 
     def clear(self) -> None:
-        """Remove all channels."""
         self._by_start.clear()
         self._count = 0
 
     def inside(self, glob: bytes) -> Iterator[Source]:
-        """Yield the channels that lie in a glob."""
+        """Yield the channels in a glob."""
         fits = matcher(glob).fullmatch
         start = glob[self._prefix_bytes : glob.index(b"*")][:2]
         end = glob[glob.rindex(b"*") + 1 :][-2:]
@@ -138,7 +133,7 @@ V = TypeVar("V")
 
 
 def _fitting(groups: dict[bytes, V], edge: bytes, fits: Callable[[bytes, bytes], bool]) -> Iterable[V]:
-    """Return the groups that match an edge of up to two bytes."""
+    """Return the groups with an edge of up to two bytes."""
     if len(edge) < 2:
         return [group for key, group in groups.items() if fits(key, edge)]
     return (groups[edge],) if edge in groups else ()

@@ -2,14 +2,12 @@
 
 In: patterns that clients need or no longer need (`acquire`, `release`), the sources that Redis acknowledges (`acknowledge`), and
 those that a fence has covered (`mark_synced`). Out: sources to subscribe to (`to_subscribe`) and to unsubscribe from
-(`to_unsubscribe`), and whether a pattern is active. The listener sends the commands. docs/decisions/0008-interest.md has the
-argument.
+(`to_unsubscribe`), and whether a pattern is active. docs/decisions/0008-interest.md has the argument.
 
-A *source* is the name in one SUBSCRIBE or PSUBSCRIBE. There are four kinds: the channel of a topic, a glob of such channels, the
-channel of a user, and the glob of all users' channels. A logged event under `users.<user>` comes on the channel of the user,
-whatever the rest of its topic. Every other logged event, and every plain PUBLISH, comes on the channel of its topic. So a pattern
-may need two sources: `*.paid` needs its glob, and the channel of the user `paid`. While an older gateway listens, events of users
-come on both channels, and the feed drops the copies.
+A *source* is the name in one SUBSCRIBE or PSUBSCRIBE: the channel of a topic, a glob of such channels, the channel of a user, or
+the glob of all users' channels. A logged event under `users.<user>` comes on the channel of the user, and every other logged
+event and plain PUBLISH on the channel of its topic. So a pattern may need two sources. For example, `*.paid` needs its glob, and
+the channel of the user `paid`. While an older gateway listens, events of users come twice, and the feed drops the copies.
 
 In a Cluster the channels are sharded (SSUBSCRIBE). Sharded patterns do not exist, so the only glob is the feed channel, which
 brings every logged event. Two plain globs bring the rest: every plain PUBLISH, and the events of a log that another gateway
@@ -41,8 +39,7 @@ from .globs import ChannelCounts, GlobSet, Source, matcher
 
 __all__ = ["Interest", "Source", "by_command", "sources"]
 
-# A comparison costs Redis some 30 ns per glob and event, for each gateway. The way back is at half of the limit, against
-# flapping.
+# A comparison costs Redis some 30 ns per glob, event and gateway. Against flapping, the way back is at half of the limit.
 MAX_GLOBS = 64
 MAX_CHANNELS = 50_000
 # A source outlives its last client by this time, so that a reloading page finds it active.
@@ -57,8 +54,7 @@ _UNDONE = {undo: command for command, undo in _UNDO.items()}
 def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ...]:
     """Return the plain channels and globs that together cover a valid pattern.
 
-    They bring more, as the `*` of a glob also matches dots, and the channel of a user has all topics of that user. So the
-    receiver must still match each topic.
+    The receiver must still match topics, as the `*` of a glob also matches dots, and the channel of a user has all of its topics.
     """
     if (user := _users_within(pattern)) is None:
         return (_of_topics(namespace, pattern, database),)
@@ -72,7 +68,7 @@ def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ..
 
 
 def _users_within(pattern: str) -> str | None:
-    """Return the only user with topics that a pattern may match; "*" for any user; None for no user."""
+    """Return the only user with topics that a pattern may match, "*" for any user, or None."""
     first, *rest = pattern.split(".")
     if first == "#":
         return "*"
@@ -92,13 +88,10 @@ def _of_topics(namespace: str, pattern: str, database: int) -> Source:
 
 
 class Interest:
-    """The sources of one namespace. `requested` holds those of this connection.
-
-    Args:
-        sharded: whether Redis is a Cluster, with events on sharded channels.
-        database: the number of the log's database.
+    """The sources of one namespace. The arguments are those of the feed.
 
     Attributes:
+        requested: the sources of this connection.
         attached: whether there is a connection to request sources on.
         whole: whether every event arrives, so that offsets have no holes.
         overlapping: whether one publish may arrive more than once on the channel of a topic.
@@ -165,7 +158,7 @@ class Interest:
         return pattern in self.active_among((pattern,))
 
     def active_among(self, patterns: Collection[str]) -> Collection[str]:
-        """Return those of some acquired patterns that are `active`. One call for all that wait costs a third of many."""
+        """Return the `active` ones of acquired patterns. One call for all patterns costs a third of one for each."""
         if not self.attached:
             return patterns
         synced, cover, sources_of = self._synced, self._synced_cover, self._sources_of
@@ -185,7 +178,7 @@ class Interest:
 
     @property
     def all_active(self) -> bool:
-        """Whether every acquired pattern is active: all needed sources are requested, and all requested ones are synced."""
+        """Whether every acquired pattern is active. If not, some may be."""
         return not self.attached or not (self._fresh or self._dirty or len(self._synced) < len(self.requested))
 
     # -- a connection ---------------------------------------------------------------------------------------------
@@ -211,12 +204,12 @@ class Interest:
         self._open_topics = self._open_globs = 0
 
     def take_whole(self) -> bool:
-        """Take only the whole feed from the next connection on; return whether this is a change."""
+        """Take nothing but the whole feed from the next connection on; return whether this is a change."""
         changed, self._only_whole = not self._only_whole, True
         return changed
 
     def to_subscribe(self) -> list[Source]:
-        """Return the sources to request now. They count as requested from here on."""
+        """Return the sources to request now, which count as requested."""
         if self._dirty:
             self._retarget()
         fresh, self._fresh = sorted(self._fresh), set()
@@ -236,7 +229,7 @@ class Interest:
 
     @property
     def acknowledged(self) -> frozenset[Source]:
-        """The acknowledged sources that no fence covers yet. A fence whose head is read after this covers them."""
+        """The acknowledged sources that no fence covers yet. A fence that reads its head after this covers them."""
         return frozenset(self._acknowledged)
 
     def mark_synced(self, sources: frozenset[Source]) -> None:
@@ -250,7 +243,7 @@ class Interest:
         self.whole = self._everything <= self._synced
 
     def to_unsubscribe(self, now_s: float) -> list[Source]:
-        """Return the sources to unsubscribe from now. They do not count as requested from here on."""
+        """Return the sources to unsubscribe from now, which no longer count as requested."""
         while self._lingering and next(iter(self._lingering.values())) <= now_s:
             self._forget(self._lingering.popitem(last=False)[0])
         if self._dirty:
@@ -269,9 +262,9 @@ class Interest:
         return sorted(dropped)
 
     def end(self, command: bytes, name: bytes) -> bool:
-        """Note that Redis has ended a source by the reply `command`: unsubscribe, punsubscribe or sunsubscribe.
+        """Note that Redis has ended a source, by the reply `command`; return whether the gateway asked for it.
 
-        Return whether the gateway asked for it. Redis itself ends sharded subscriptions when their slot leaves the node.
+        Redis itself ends sharded subscriptions when their slot leaves the node.
         """
         source = (_UNDONE[command], name)
         if source not in self._leaving:
@@ -283,7 +276,6 @@ class Interest:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _sources(self, pattern: str) -> tuple[Source, ...]:
-        """Return the sources that together cover a pattern."""
         plain = sources(self._namespace, pattern, self._database)
         if not self._sharded:
             return plain
@@ -404,7 +396,7 @@ class Interest:
                 self._want(each)
 
     def _retarget(self) -> None:
-        """Compute the target from every source, on a new connection and when the whole feed is taken or left."""
+        """Compute the target of a new connection, or when the whole feed is taken or left."""
         self._dirty = False
         whole = self._only_whole or self._too_many()
         globs = list(self._everything) if whole else self._broadest(self._globs)
@@ -428,7 +420,7 @@ class Interest:
         ]
 
     def _dispensable(self, source: Source, cover: GlobSet) -> bool:
-        """Return whether no active pattern depends on an excess source while `cover` stays."""
+        """Return whether no active pattern needs an excess source while `cover` stays."""
         if source not in self._synced:
             return False  # its late acknowledgement would pass for that of a later request
         reach = self._reach(source)
@@ -444,8 +436,8 @@ class Interest:
         )
 
     def _update_overlaps(self, changed: Iterable[Source], by: int) -> None:
-        # Counted, because there may be tens of thousands of sources, with one more for each new user. Sharded and plain sources
-        # do not overlap, as no publish is on both. Channels of users carry logged events only, which have offsets.
+        # Counted, as there may be tens of thousands of sources, one more for each new user. Sharded and plain sources do not
+        # overlap, as no publish is on both. Channels of users carry only logged events, which have offsets.
         if self._sharded:
             return
         topics = [command for command, name in changed if not name.startswith(self._users)]

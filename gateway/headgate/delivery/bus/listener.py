@@ -1,8 +1,8 @@
 """The bus listener: the greenlets and connections that pass bytes and time to the feed of one namespace.
 
 In: replies of a subscriber connection that never reconnects by itself; heads and pages of the log; the clock; patterns from the
-namespace (`acquire`, `release`). Out: the feed's actions, carried out: events and gaps to the namespace (`Receiver`), commands to
-Redis. The feed (feed.py) makes all decisions about the protocol. This file only waits, connects and logs.
+namespace (`acquire`, `release`). Out: events and gaps to the namespace (`Receiver`), and commands to Redis, as the feed (feed.py)
+decides. This file only waits, connects and logs.
 """
 
 from __future__ import annotations
@@ -49,19 +49,17 @@ CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
 # A fence takes two round trips. Its interval is at least this many, so that a far Redis does not make it late.
 FENCE_ROUND_TRIPS = 3.0
-# A round trip from which on the log says that Redis is far.
+# The round trip to a Redis that the log calls far.
 REPORT_FAR_S = 0.25
-# The least time between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
+# Between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
 EXPEDITED_INTERVAL_S = 0.002
 # If a pattern takes longer to become active, its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
 # How often an idle gateway checks whether to ask for the primary; each command checks too. Longer than ASK_EVERY_S and
 # ASK_EVERY_SENTINEL_S, or every second check would come slightly too early.
 PRIMARY_CHECK_S, SENTINEL_CHECK_S = 1.0, 0.25
-# Time between two checks for greenlets that wait longer than ACTIVE_TIMEOUT_S.
-WAKE_S = 0.5
-# Least time between two log lines about quarantined messages. The metric counts them all.
-QUARANTINE_LOG_S = 10.0
+WAKE_S = 0.5  # between two checks for ACTIVE_TIMEOUT_S
+QUARANTINE_LOG_S = 10.0  # between two log lines about quarantined messages; the metric counts them all
 
 
 class Receiver(Protocol):
@@ -79,7 +77,7 @@ class Receiver(Protocol):
     def line_changed(self, end: int) -> None:
         """Report that the log continues in another epoch, `bus.epoch`, and shares everything up to `end` with the one before.
 
-        The feed's position is at most `end` now. Events above it come next.
+        The feed's position is now at most `end`.
         """
 
     def bus_changed(self, up: bool) -> None:
@@ -89,11 +87,9 @@ class Receiver(Protocol):
         """Note that everything up to the position has been handed on, and nothing is under way."""
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
-        """Hand on usual events directly from the replies of Redis, without the feed: as many as possible at once of those that
-        simply follow the front. Move `front` past them.
+        """Hand on the usual events that simply follow `front`, as many as possible at once, and move `front` past them.
 
-        Must not let the loop run. None means that no event can go this way now. Raises for a bug of ours, possibly after some of
-        the writes.
+        Must not let the loop run. None means that no event can go this way now. A bug of ours may raise after some of the writes.
         """
 
     def rest(self) -> None:
@@ -107,7 +103,7 @@ class Bus:
         database: the number of the log's database.
         last_error: why the feed is not live; None while it is.
         was_up: set when the feed is live for the first time.
-        fence_began_s: when the last fence began, by the monotonic clock; one at a time is under way.
+        fence_began_s: when the last fence began, by the monotonic clock.
     """
 
     def __init__(self, namespace: str, redis_url: str, settings: Settings, receiver: Receiver) -> None:
@@ -122,8 +118,8 @@ class Bus:
         self.feed = Feed(namespace, *limits, sharded=self._sharded, database=database)
         self._fence_log = self._open_fence_log()
         self._link: SubscriberLink | None = None
-        # Replies that the feed has not seen, and how many it gets when none can be handed on directly. That is one at first, as
-        # the next may be the usual case again, and doubles each time that it is not.
+        # Replies that the feed has not seen, and how many it gets when none can be handed on directly. This begins with one, as
+        # the next reply may be the usual case again, and doubles each time that it is not.
         self._unseen: list[list[bytes]] = []
         self._portion = 1
         self._greenlets: list[Greenlet] = []
@@ -167,7 +163,7 @@ class Bus:
 
     @property
     def lineage(self) -> Lineage:
-        """The line that leads to this epoch, which shows the positions on it."""
+        """The line that leads to this epoch."""
         return self.feed.lineage
 
     @property
@@ -191,7 +187,7 @@ class Bus:
         return self.feed.head
 
     def note_head(self, offset: int) -> None:
-        """Note that the log has this offset in its epoch. The position of a client may be ahead of the feed."""
+        """Note that the log has this offset in its epoch, as the position of a client may be ahead of the feed."""
         self.feed.head = max(self.feed.head, offset)
 
     def start(self) -> None:
@@ -200,7 +196,7 @@ class Bus:
             self._greenlets = [spawn(self._run_feed), spawn(self._run_fence)]
 
     def close(self) -> None:
-        """Stop listening. Idempotent. The greenlets end by themselves, immediately or after a Redis call under way."""
+        """Stop listening. Idempotent. The greenlets end at once, or after a Redis call under way."""
         self._closing.set()
         self._wakeup.set()
         if self._link is not None:
@@ -209,7 +205,7 @@ class Bus:
     def open_log(self, timeout_s: float = COMMAND_TIMEOUT_S, *, verified: bool = False) -> EventLog:
         """Return the namespace's log over a separate connection. Each greenlet that reads needs one.
 
-        If `verified`, a page must come from a server that has every event of its epoch which the feed has had.
+        If `verified`, a page must come from a server that has all events of its epoch that the feed has had.
         """
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
         reached = (lambda: (self.epoch, self.reached)) if verified else None
@@ -224,7 +220,7 @@ class Bus:
         self._held = wait
 
     def wait_held(self) -> None:
-        """Wait until what has arrived, or was read, may be handed on. Several greenlets may wait."""
+        """Wait until arrived events and pages may be handed on. Several greenlets may wait."""
         while (wait := self._held) is not None:
             wait()
             if self._held is wait:  # otherwise another one came during the wait
@@ -242,12 +238,12 @@ class Bus:
         self.feed.interest.release(pattern, monotonic())
 
     def active(self, pattern: str) -> bool:
-        """Return whether every event of an acquired pattern above `reached` will be handed on, so that no wait is needed."""
+        """Return whether every event of an acquired pattern above `reached` will be handed on without a wait."""
         return self.feed.interest.active(pattern)
 
     @property
     def all_active(self) -> bool:
-        """Whether every acquired pattern is active, in one check instead of one for each. If not, some may be."""
+        """Whether every acquired pattern is active. If not, some may be."""
         return self.feed.interest.all_active
 
     def wait_for(self, pattern: str) -> None:
@@ -291,7 +287,7 @@ class Bus:
                 wait_s = FIRST_RECONNECT_S if self.up else min(wait_s * 2, LAST_RECONNECT_S)
                 self.last_error = error
             except Exception as error:
-                # A bug of ours must not end the feed. The stack is logged, and the event log repairs the loss.
+                # A bug of ours must not end the feed, and the event log repairs the loss.
                 log.exception("bus listener failed", namespace=self._namespace)
                 wait_s = LAST_RECONNECT_S
                 self.last_error = BusUnavailable(f"internal error: {type(error).__name__}")
@@ -302,12 +298,12 @@ class Bus:
             self._wake_waiting()
             if not self._closing.is_set():
                 metrics.BUS_RECONNECTS.labels(self._namespace).inc()
-                # Measured between attempts, as one that met a black hole has waited long enough.
+                # From the beginning of the attempt, as one that met a black hole has waited long enough.
                 jitter = random.uniform(0.5, 1.0)
                 self._closing.wait(max(wait_s * jitter - (monotonic() - began_s), FIRST_RECONNECT_S * jitter))
 
     def _listen(self) -> None:
-        """Connect, and carry out the feed's actions until the connection breaks, which raises."""
+        """Connect, and carry out the feed's actions until the broken connection raises."""
         self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
@@ -334,7 +330,7 @@ class Bus:
             self._fence_log = self._open_fence_log()
 
     def _note_round_trip(self, round_trip_s: float) -> None:
-        """Take a round trip from a fence. A loop that stood still while it connected has measured too long a one."""
+        """Take a round trip from a fence. That of the connect was too long if the loop stood still."""
         if FENCE_ROUND_TRIPS * round_trip_s <= self._settings.fence_interval_s:
             self._pace_fences(round_trip_s)
         if self._link is None:
@@ -402,7 +398,7 @@ class Bus:
             return []
         replies, self._unseen = self._unseen, []
         if self._link is not None:
-            with suppress(HeadgateError):  # of a broken connection; the next `read` raises it again, and is handled
+            with suppress(HeadgateError):  # of a broken connection; the next `read` raises it again
                 replies += self._link.read_ready()
         if events := self.feed.more(replies, int(time() * 1000)):
             self._events.total += len(events)
@@ -515,7 +511,6 @@ class Bus:
         try:
             self._receiver.route(action.events, self._more if action.live else list)
         except Exception:
-            # If routing fails midway, report the range as a gap and re-raise.
             self._carry_out_all(self.feed.failed())
             raise
 
@@ -550,7 +545,7 @@ class Bus:
         self._receiver.bus_changed(True)
 
     def _close_link(self, action: out.Close) -> None:
-        """Close the connection. The feed's greenlet, which reads from it, raises and connects again."""
+        """Close the connection, so that the feed's greenlet, which reads from it, raises and connects again."""
         if self._link is not None:
             self._link.close()
         if action.error is None:
@@ -560,7 +555,7 @@ class Bus:
             raise action.error
 
     def _wake_waiting(self) -> None:
-        """Wake greenlets with an active pattern or an expired wait. Each fence confirms a few, and many wait for the next."""
+        """Wake greenlets with an active pattern or an expired wait. Others wait for the next fence."""
         if not self._waiting:
             return
         now_s, active = monotonic(), self.feed.interest.active_among({pattern for pattern, _ in self._waiting.values()})

@@ -1,12 +1,10 @@
 """The messages of a subscriber connection: the event in each, and the copies that overlapping sources bring. No I/O.
 
-In: replies of Redis with a message: `message` or `smessage`, channel, message, or `pmessage`, glob, channel, message. Out:
-events, or the fault of a message without a valid event. Except for copies, each message is judged alone; the feed draws the
-conclusions.
+In: replies of Redis, [`message` or `smessage`, channel, message] or [`pmessage`, glob, channel, message]. Out: events, or the
+fault of a message without a valid event. Except for copies, each message is judged alone.
 
 The channel of a topic carries the encoded event. On the channel of a user, and on the feed channel of a Cluster, a line with the
-topic precedes it.
-`decode` is on the hot path, and runs once for each event.
+topic precedes it. `decode` is on the hot path, and runs once for each event.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from headgate.redis.keys import channel_prefix, mixed_prefix
 
 # The first word of a reply with a message.
 MESSAGES = (b"pmessage", b"message", b"smessage")
-# Topics known to be valid, some 200 bytes each. Beyond the limit, the oldest one is forgotten.
+# Topics known to be valid, some 200 bytes each. The oldest one goes first.
 MAX_KNOWN_TOPICS = 16_384
-# The last byte of the prefix of users' channels and of the feed channel. The prefix of a topic's channel ends in another.
+# The last byte of the prefix of users' channels and of the feed channel, and of no other.
 _SLASH = ord("/")
 
 
@@ -39,7 +37,7 @@ class Messages:
     def __init__(self, namespace: str, max_payload_bytes: int, database: int = 0) -> None:
         self._max_payload_bytes = max_payload_bytes
         self._prefix_bytes = len(channel_prefix(namespace, database))
-        # Only channels of users and the feed channel have a slash at this index. Their messages begin with the topic.
+        # The index of that slash, in channels with messages that begin with the topic.
         self._mark_at = len(mixed_prefix(namespace, database)) - 1
         self._topics: dict[bytes, str] = {}
         self._oldest_first: deque[bytes] = deque()  # the keys of `_topics`
@@ -58,7 +56,7 @@ class Messages:
             return error
 
     def _learn(self, name: bytes) -> str:
-        """Check and remember an unknown topic. Sharing one string among its events also spares the matcher a comparison."""
+        """Check and remember an unknown topic. Its events share one string, which also spares the matcher a comparison."""
         topic = check_topic(name[: MAX_TOPIC_BYTES + 1].decode("ascii", "replace"))
         if len(self._topics) >= MAX_KNOWN_TOPICS:
             del self._topics[self._oldest_first.popleft()]
@@ -75,8 +73,7 @@ class Messages:
     def is_copy(self, reply: list[bytes]) -> bool:
         """Return whether a message came before through another source.
 
-        Redis sends the copies of one publish back to back, one through each source. When a source repeats, it brings the next
-        publish.
+        Redis sends the copies of one publish back to back, one through each source. A source repeats with the next publish.
         """
         source = reply[1] if reply[0] == b"pmessage" else b""
         if reply[-2] == self._last_channel and source not in self._sources:
@@ -86,5 +83,5 @@ class Messages:
         return False
 
     def forget_copies(self) -> None:
-        """Treat the next message as no copy, because sources may change from here on."""
+        """Treat the next message as no copy, as sources may change from here on."""
         self._last_channel, self._sources = b"", set()

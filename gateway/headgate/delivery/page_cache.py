@@ -1,11 +1,10 @@
-"""Recent pages of one namespace's log, encoded and framed once, shared by every client that reads the log.
+"""Recent pages of one namespace's log, framed once for all clients that read the log.
 
-In: `EventLog`, read by one greenlet (catch_up.py), which makes every read a single flight. Out: pages at fixed boundaries, so
-that clients which return at nearby offsets share them. Ten thousand such clients cost Redis a few reads. Reads that continue
-where the last one ended ask for twice as much each time (`ReadAhead`), as round trips are the cost at a high rate.
+In: `EventLog`, read by one greenlet (catch_up.py), so that every read is a single flight. Out: pages at fixed boundaries, shared
+by clients that return at nearby offsets. Ten thousand such clients cost Redis a few reads.
 
-Bounded in bytes; the least recently used page goes first. A page stays true up to the end of its line, as the log never
-changes what it returned there, it only forgets. A log that continues in another epoch cuts the cache, and another log clears it.
+Bounded in bytes; the least recently used page goes first. A page stays true up to the end of its line, where the log never
+changes, and only forgets. A log that continues in another epoch cuts the cache, and another log clears it.
 """
 
 from __future__ import annotations
@@ -38,23 +37,21 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 # Offsets at which reads ahead may continue at once. They fill half of the cache.
 MAX_AHEAD = 8
 MAX_CACHE_BYTES = 8 * 1024 * 1024
-# The limit of one write.
-CHUNK_BYTES = 65536
-# Memory in addition to the bytes on the wire, measured with CPython 3.11, of a frame with its place in a page, and of a page's
-# chunks for one set of patterns.
+CHUNK_BYTES = 65536  # of one write
+# Memory, measured with CPython 3.11: of a frame in a page, without its bytes on the wire; of a page's chunks for one set of
+# patterns; of an entry of a page's heads.
 FRAME_BYTES, FRAME_REFERENCE_BYTES = 260, 8
 SELECTION_BYTES, CHUNK_OBJECT_BYTES = 250, 120
-# An entry of a page's heads, with its text.
 HEAD_BYTES = 130
-# Sets of patterns with remembered chunks of a page. An app's page has a handful of sets.
+# Sets of patterns with remembered chunks of a page. An application has a handful.
 MAX_SELECTIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive offsets of a page for one set of patterns: their frames for at most one write, or a reason why all are missing.
+    """Consecutive offsets of a page for one set of patterns: the frames of at most one write, or a reason why all are missing.
 
-    The frames are joined when they are sent, as keeping the joined bytes too would double the memory.
+    The frames are joined when they are sent. Keeping the joined bytes as well would double the memory.
     """
 
     first: int
@@ -105,9 +102,8 @@ class Page:
     def lacks(self, patterns: tuple[str, ...]) -> bool:
         """Whether the first words of its topics prove that this page has neither events for these patterns nor a gap.
 
-        Where each user has separate topics, nearly every page has nothing for nearly every client. Matching every frame for every
-        client took longer than new events took to come, so that a thousand clients which returned together never reached the
-        feed.
+        Where each user has separate topics, nearly every page has nothing for nearly every client. When every frame was matched
+        for every client, new events came faster, and a thousand clients that returned together never reached the feed.
         """
         heads = _heads_of(patterns)
         if heads is None or not 0 < len(self.frames) == self.last - self.first + 1:
@@ -121,15 +117,13 @@ class Page:
 
     @property
     def oldest(self) -> int:
-        """The oldest offset that the log held when this page was read. The log had lost the offsets of the page below it."""
+        """The oldest offset of the page that the log still held."""
         return next(iter(self.frames))
 
     def chunks(self, patterns: tuple[str, ...], wanted: Callable[[Frame], bool]) -> list[Chunk]:
-        """Return the chunks of this page for a client with these patterns, in order.
+        """Return the chunks of this page for all clients with these patterns, in order.
 
-        Args:
-            patterns: clients with the same ones share the answer.
-            wanted: whether one of them matches an event's topic.
+        `wanted` returns whether one of the patterns matches an event.
         """
         if self.lacks(patterns):
             return [Chunk(self.first, self.last)]
@@ -204,14 +198,17 @@ def _size_of_selection(chunks: list[Chunk]) -> int:
 
 
 class ReadAhead:
-    """The size of each read of the log: a page for a read that begins anywhere, and more where the last read ended."""
+    """The size of each read of the log: a page where it begins anywhere, and up to twice as much each time that it continues one.
+
+    At a high rate, round trips are the cost.
+    """
 
     def __init__(self, max_payload_bytes: int) -> None:
         self._most = max(PAGE_OFFSETS, min(MAX_READ_OFFSETS, MAX_REPLY_BYTES // max_payload_bytes))
         self._next: OrderedDict[int, int] = OrderedDict()  # last offset of a read → size of the next read there
 
     def offsets_after(self, after: int) -> int:
-        """Return how many offsets to ask for after an offset."""
+        """Return how many offsets to read after an offset."""
         return self._next.get(after, PAGE_OFFSETS)
 
     def note(self, after: int, last: int, count: int, size: int) -> None:
@@ -239,17 +236,13 @@ class LogPages:
         self.reads = 0
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
-        """Return the first page that holds anything after `position`, or None if the log ends there.
+        """Return the first page that holds anything after the offset `position`, or None if the log ends there.
 
         Waits for Redis unless the page is known. A page read from Redis has everything that the log had at the time of the
-        call. If a page begins later than the offset after `position`, the log has lost the offsets between.
+        call. If a page begins later than the offset after `position`, the log has lost the offsets between. Calls `quarantine`
+        with each undeliverable entry.
 
-        Args:
-            position: an offset.
-            epoch: of the log that is meant.
-            quarantine: called with each undeliverable entry.
-
-        Raises BusUnavailable, BusRefused: as `redis.client.call`, or the log is another one than `epoch`.
+        Raises BusUnavailable, BusRefused: as `redis.client.call`, or the log is not in `epoch`.
         """
         if (known := self.known_after(position)) is not None:
             self._count((known.first - 1) // PAGE_OFFSETS, known)
@@ -275,7 +268,7 @@ class LogPages:
         return page
 
     def offsets_after(self, position: int) -> int:
-        """Return how many offsets a read after `position` asks for."""
+        """Return how many offsets `page_after` reads."""
         return self._ahead.offsets_after(self._read_from(position))
 
     def cut(self, end: int) -> None:
@@ -309,7 +302,7 @@ class LogPages:
             self._forget(next(index for index, kept in self._pages.items() if kept is not page))
 
     def _read_from(self, position: int) -> int:
-        """Return the offset to read after for a client. A page at the log's end is completed, so only the new part is read."""
+        """Return the offset to read after. Of a page at the log's end, only the new part is read."""
         page = self._pages.get(position // PAGE_OFFSETS)
         return max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
 
@@ -350,7 +343,7 @@ class LogPages:
 
 
 def native() -> Native | None:
-    """Return the C function that frames entries, or None where it was not built."""
+    """Return the C function that frames entries, or None in the pure build."""
     return None if is_pure() else page_frames
 
 
@@ -359,8 +352,7 @@ def log_frames(
 ) -> Iterator[tuple[int, Frame | Entry]]:
     """Yield the offset of each entry with its frame, or with the entry itself if its event is undeliverable.
 
-    C (`_native_page.h`), where it was built, frames the usual entries and leaves the others to Python, with the same results
-    (tests/unit/delivery/test_log_frames.py).
+    `_native_page.h` frames the usual entries, and Python the others, with equal results (tests/unit/delivery/test_log_frames.py).
     """
     frames: Sequence[Frame | None] = [None] * len(entries)
     if in_c is not None:

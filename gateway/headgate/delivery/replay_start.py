@@ -1,8 +1,8 @@
 """The search for the start of each past that one request asks for (`since`). No I/O except through `EventLog`.
 
 In: patterns with the past wanted of each, the ends of the log, and a function that reads its topics and times (`LogTopics`). Out:
-for each pattern, the offset after which its events begin. `last` reads the log backwards until it has found enough, once for all
-patterns, matching each topic with all of them at once. `time` is a search among pages, which several times largely share.
+for each pattern, the offset after which its events begin. For `last` the log is read backwards once, and each topic matched with
+all patterns at once. For `time` it is a binary search among pages.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Offsets per page. One reply of Redis has a page, including the payloads.
 TOPIC_PAGE_OFFSETS = 100
+# Pages in memory, with 25,600 events. They take 2.5 MiB if most topics repeat, and 8 MiB if all differ and have 255 bytes.
+MAX_PAGES = 256
 # Events between two calls of `pause`. Matching 32 new topics with 32 of the costliest patterns takes 5 ms.
 _PAUSE_EVENTS = 8
 # Topics with a remembered match.
@@ -37,7 +39,7 @@ class TopicPage:
 
     @property
     def last(self) -> int:
-        """The newest known offset of this page; `first - 1` when none is."""
+        """The newest known offset of this page, or `first - 1`."""
         return self.first + len(self.topics) - 1
 
     def since(self, time_ms: int) -> int:
@@ -45,16 +47,11 @@ class TopicPage:
         return self.first + next(at for at, time in enumerate(self.times_ms) if time >= time_ms)
 
 
-# For 25,600 events. They take 2.5 MiB if most topics repeat, and 8 MiB if all differ and have 255 bytes.
-MAX_PAGES = 256
-
-
 class LogTopics:
     """The topics and times of one namespace's log, a page at a time and without payloads. `reads` counts round trips to Redis.
 
-    Cached, so that another search, for any client, costs Redis only what was published since. The log never changes what it
-    returned up to the end of its line, it only forgets. A log that continues in another epoch cuts the cache, and another log
-    clears it. The cache has at most MAX_PAGES, more than a log of the usual length, and drops the least recently used.
+    Cached, so that another search, for any client, costs Redis only what was published since. The cache has at most MAX_PAGES,
+    more than a log of the usual length, and drops the least recently used. Pages stay true as those of page_cache.py do.
     """
 
     def __init__(self, max_pages: int = MAX_PAGES) -> None:
@@ -109,7 +106,7 @@ class LogTopics:
 
 
 def _fill(page: TopicPage, upto: int) -> None:
-    """Note that the unknown offsets up to `upto` hold nothing."""
+    """Note that the unknown offsets up to `upto` have no event."""
     missing = upto - page.last
     if missing > 0:
         page.topics.extend([None] * missing)
@@ -129,14 +126,14 @@ def find_starts(
     Args:
         wanted: valid patterns; one may come more than once.
         first, last: the ends of the log.
-        read: returns a page by its number. The patterns with `last` read no page twice.
-        pause: called every now and then, and may let the loop run.
+        read: returns a page by its number. All patterns with `last` together read each page once.
+        pause: may let the loop run, every few events.
     """
     starts = [last] * len(wanted)
     befores: dict[int, int] = {}
     for index, (_, since) in enumerate(wanted):
         if since.offset is not None:
-            # Another gateway may be ahead of this one, but none is ahead of the log.
+            # Another gateway may be ahead of this one, but not of the log.
             starts[index] = min(since.offset, last)
         elif since.time_ms is not None:
             if since.time_ms not in befores:
@@ -195,7 +192,7 @@ def _go_back(
 def _before(time_ms: int, first: int, last: int, read: Callable[[int], TopicPage]) -> int:
     """Return an offset that separates events older than `time_ms` from all others, as the times of the log never decrease.
 
-    An event without a time, written by hand, counts as old where possible.
+    An event without a time was written by hand, and counts as old where possible.
     """
     low, high = page_of(first) - 1, page_of(last)  # pages up to `low` are older, pages after `high` are not
     while low < high:

@@ -146,7 +146,7 @@ class Client:
     # -- arriving -------------------------------------------------------------------------------------------------
 
     def begin(self, feed_offset: int) -> None:
-        """Note that its first subscription becomes active, above the position of the feed."""
+        """Note that its first subscription becomes active, for events above the position of the feed."""
         if self.state is FIRST:
             self.base = feed_offset
 

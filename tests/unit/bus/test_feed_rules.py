@@ -289,11 +289,11 @@ def test_a_repair_delivers_page_by_page_and_not_event_by_event() -> None:
 def test_only_a_refusal_during_a_subscribe_makes_it_take_the_whole_feed() -> None:
     """Redis may refuse other commands too."""
     gateway = Gateway("orders.1")
-    assert not gateway.feed.narrow_refused()
+    assert not gateway.feed.interest.narrow_refused()
     gateway.feed.interest.acquire("bills.*")
     assert gateway.feed.wake()
-    assert gateway.feed.narrow_refused()
-    assert not gateway.feed.narrow_refused()
+    assert gateway.feed.interest.narrow_refused()
+    assert not gateway.feed.interest.narrow_refused()
     gateway.disconnect()
     gateway.sent.clear()
     gateway.connect()

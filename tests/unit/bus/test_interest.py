@@ -434,8 +434,10 @@ def test_the_end_of_a_source_says_whether_it_was_asked_for() -> None:
 
 def test_a_cluster_that_allows_nothing_else_gives_the_feed_channel() -> None:
     """Rights for globs are compared letter by letter, so that the one for plain channels may be refused."""
-    interest = in_a_cluster("orders.1")
-    interest.take_whole()
+    interest = Interest(N, sharded=True)
+    interest.acquire("orders.1")
+    interest.attach()
+    assert interest.narrow_refused()
     interest.detach()
     assert interest.attach() == [FEED]
 

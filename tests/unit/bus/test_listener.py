@@ -420,7 +420,7 @@ def test_only_a_missing_right_refuses_a_narrow_feed(monkeypatch: pytest.MonkeyPa
     """A Redis that cannot write to its disk refuses a PING as well; the narrow feed works again when it can write."""
     bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), Teller())
     heard: list[str] = []
-    monkeypatch.setattr(bus.feed, "narrow_refused", lambda: heard.append("narrow refused"))
+    monkeypatch.setattr(bus.feed.interest, "narrow_refused", lambda: heard.append("narrow refused"))
     with pytest.raises(BusRefused):
         bus._read(cast(SubscriberLink, RefusedLink(redis_code)))
     assert heard == told

@@ -7,8 +7,8 @@ replies. The other calls `tick` and `wake`, and carries out the list that they r
 
 Rules.
 1. The position is (epoch, offset). The feed has handed on everything up to it in the log, for the patterns that are active here
-   (interest.py). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on, and
-   equal to it otherwise. A client that subscribes gets every matching event above `reached`.
+   (interest.py). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on. A client
+   that subscribes gets every matching event above `reached`.
 2. The feed hands on a logged event if and only if its offset is above the position. The whole feed has no holes in its offsets,
    so on a hole the feed reads the log first. The holes of a narrow feed are events that no client here needs, since one
    connection keeps the order and loses nothing in its middle. This holds on one line only. From a change of the line until a
@@ -31,7 +31,7 @@ Rules.
    connections notice a changed target by themselves (redis/primary_switch.py). This rule holds until all have.
 8. The first function library does not publish on the channels of users, and another program may load it at any time. A later one
    answers like the first if it publishes on channels that this gateway does not know (log.lua, "Users"). Either way the position
-   moves past events of users that have not come here. So when such a library has answered a request for the head, the connection
+   moves past events of users that did not come here. So when such a library has answered a request for the head, the connection
    ends, and the next one begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions, and the feed closes the connection.
 """
@@ -248,14 +248,6 @@ class Feed:
         first = next((event.offset for event in self._action.events if event.offset is not None), self.offset + 1)
         self.offset = self.reached
         return [out.Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
-
-    def narrow_refused(self) -> bool:
-        """Note that Redis refused a right; return whether the next connection therefore takes the whole feed.
-
-        Redis compares a glob with the rights of a user literally, so the user may be allowed the whole feed only. (When its disk
-        is full, Redis also refuses a PING, without a subscription under way.)
-        """
-        return self.interest.unacknowledged and self.interest.take_whole()
 
     # -- the conversation on a connection -------------------------------------------------------------------------
 
@@ -498,7 +490,7 @@ class Feed:
             yield from self._close(_slot_left())
 
     def _reconcile(self, reply: list[bytes]) -> Steps:
-        """Ask the log about a message that is bad, old, after a hole, or of another log.
+        """Ask the log about a bad or old message, or one after a hole or of another log.
 
         A bad message in the log leaves a reported gap. A bad plain PUBLISH was never promised.
         """
@@ -628,7 +620,7 @@ class Feed:
             yield from self._settle((yield from self._read_head()))
         elif head.offset > self.offset:
             if self.interest.whole or self._one_line_from:
-                yield from self._settle(head)  # Redis answers in order, so an event that has not arrived will not come
+                yield from self._settle(head)  # Redis answers in order, so a missing event will not come
             else:
                 self._go_to(head.offset)  # no event is missing, as every active one up to there has arrived
         if fence.number >= self._one_line_from:

@@ -203,9 +203,14 @@ class Interest:
         self._cover, self._synced_cover = GlobSet(), GlobSet()
         self._open_topics = self._open_globs = 0
 
-    def take_whole(self) -> bool:
-        """Take nothing but the whole feed from the next connection on; return whether this is a change."""
-        changed, self._only_whole = not self._only_whole, True
+    def narrow_refused(self) -> bool:
+        """Note that Redis refused a right; return whether the next connection therefore takes only the whole feed.
+
+        Redis compares a glob with the rights of a user literally, so the user may be allowed the whole feed only. (When its disk
+        is full, Redis also refuses a PING, without a subscription under way.)
+        """
+        changed = self.unacknowledged and not self._only_whole
+        self._only_whole = self._only_whole or changed
         return changed
 
     def to_subscribe(self) -> list[Source]:
@@ -233,7 +238,7 @@ class Interest:
         return frozenset(self._acknowledged)
 
     def mark_synced(self, sources: frozenset[Source]) -> None:
-        """Mark sources that were `acknowledged` before the head of a passed fence was read."""
+        """Mark the sources that were `acknowledged` when a passed fence read its head."""
         synced = self._acknowledged & sources  # not those of an earlier connection
         self._acknowledged -= synced
         self._synced |= synced

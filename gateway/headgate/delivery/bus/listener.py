@@ -101,6 +101,7 @@ class Bus:
 
     Attributes:
         database: the number of the log's database.
+        epoch, lineage, offset, reached, first, head: as in the feed.
         last_error: why the feed is not live; None while it is.
         was_up: set when the feed is live for the first time.
         fence_began_s: when the last fence began, by the monotonic clock.
@@ -153,7 +154,6 @@ class Bus:
 
     @property
     def epoch(self) -> str | None:
-        """The epoch of the position; None before the first connection."""
         return self.feed.epoch
 
     @property
@@ -163,27 +163,22 @@ class Bus:
 
     @property
     def lineage(self) -> Lineage:
-        """The line that leads to this epoch."""
         return self.feed.lineage
 
     @property
     def offset(self) -> int:
-        """Everything up to it has been handed on."""
         return self.feed.offset
 
     @property
     def reached(self) -> int:
-        """Everything up to it has been or is being handed on. A new subscription gets everything above it."""
         return self.feed.reached
 
     @property
     def first(self) -> int:
-        """The oldest offset of the log, as of the last fence."""
         return self.feed.first
 
     @property
     def head(self) -> int:
-        """The newest known offset of the log."""
         return self.feed.head
 
     def note_head(self, offset: int) -> None:
@@ -205,7 +200,7 @@ class Bus:
     def open_log(self, timeout_s: float = COMMAND_TIMEOUT_S, *, verified: bool = False) -> EventLog:
         """Return the namespace's log over a separate connection. Each greenlet that reads needs one.
 
-        If `verified`, a page must come from a server that has all events of its epoch that the feed has had.
+        If `verified`, a page must come from a server with all events of its epoch that the feed has had.
         """
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
         reached = (lambda: (self.epoch, self.reached)) if verified else None
@@ -216,7 +211,7 @@ class Bus:
         return self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * self.feed.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
 
     def hold(self, wait: Callable[[], object]) -> None:
-        """Call `wait` before anything that has arrived is handed on, and before pages of the log are. Never waits itself."""
+        """Call `wait` before any arrived event or page of the log is handed on. Never waits itself."""
         self._held = wait
 
     def wait_held(self) -> None:
@@ -388,12 +383,12 @@ class Bus:
         try:
             return link.read()  # lets the loop run even if there is data to read
         except BusRefused as error:
-            if is_forbidden(error) and self.feed.narrow_refused():
+            if is_forbidden(error) and self.feed.interest.narrow_refused():
                 log.warning("narrow feed refused", namespace=self._namespace, error=error.message)
             raise
 
     def _more(self) -> list[Event]:
-        """Return the next events that have arrived by now. Never waits. The fan-out asks between two turns of a pass."""
+        """Return the next events that arrived by now. Never waits. The fan-out calls it between two turns of a pass."""
         if self._held is not None:
             return []
         replies, self._unseen = self._unseen, []

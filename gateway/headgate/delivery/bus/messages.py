@@ -25,12 +25,7 @@ _SLASH = ord("/")
 
 
 class Messages:
-    """The messages of one namespace, on one connection at a time.
-
-    Args:
-        max_payload_bytes: a larger event is a fault.
-        database: the number of the log's database.
-    """
+    """The messages of one namespace, on one connection at a time. An event above `max_payload_bytes` is a fault."""
 
     __slots__ = ("_last_channel", "_mark_at", "_max_payload_bytes", "_oldest_first", "_prefix_bytes", "_sources", "_topics")
 

@@ -9,13 +9,13 @@ gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration from the appl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import gevent.ssl
 
-from headgate.transport.detach import CannotDetach, Carrying, Detached, TlsPipe, detach, forget_body, gunicorn_socket, handler_of
+from headgate.transport.detach import CannotDetach, Detached, TlsPipe, carrying, detach, forget_body, gunicorn_socket, handler_of
 from headgate.transport.peer_socket import NativeSocket
 
 
@@ -42,18 +42,22 @@ def detach_any(
     elif (sock := gunicorn_socket(environ)) is not None:
         sock.sendall(accept + first_frames)
         response: Any = start_response.__self__  # type: ignore[attr-defined]
-        taken = _taken(sock, response.req.unreader.take_buffered(), _EndedByGunicorn)
+        taken = _taken(sock, response.req.unreader.take_buffered())
+        taken = taken._replace(body=_EndedByGunicorn(taken.body))
     else:
         raise CannotDetach
     forget_body(environ)
     return taken
 
 
-class _EndedByGunicorn(Carrying):
-    """Prevents gunicorn from answering and closing the connection."""
+class _EndedByGunicorn:
+    """A body that prevents gunicorn from answering and closing the connection."""
+
+    def __init__(self, body: Iterable[bytes]) -> None:
+        self._body = body
 
     def __iter__(self) -> Iterator[bytes]:
-        super().__iter__()
+        list(self._body)
         raise StopIteration
 
 
@@ -71,13 +75,13 @@ def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
         received = b""
     handler.socket = None
     handler.close_connection = True
-    return _taken(sock, received, Carrying)
+    return _taken(sock, received)
 
 
-def _taken(sock: Any, received: bytes, body: type[Carrying]) -> Detached:
+def _taken(sock: Any, received: bytes) -> Detached:
     if isinstance(sock, gevent.ssl.SSLSocket):
         pipe = TlsPipe(sock)
-        return Detached(pipe.plain, received, body(pipe))
+        return Detached(pipe.plain, received, carrying(pipe))
     plain = NativeSocket(fileno=sock.detach())
     plain.setblocking(False)
-    return Detached(plain, received, body(None))
+    return Detached(plain, received)

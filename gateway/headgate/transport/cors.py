@@ -15,7 +15,8 @@ from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings.addresses.origins import origin_in_header
 
 Headers = list[tuple[str, str]]
-# "*" allows any. A callable gets the origin and the environment. An empty list refuses none, and sends no header.
+# "*" allows any, None only pages of the server's own address. A callable gets the origin and the environment. An empty list
+# refuses none, and sends no header.
 Allowed = str | Sequence[str] | Callable[..., bool] | None
 
 METHODS = "OPTIONS, GET, POST"
@@ -27,11 +28,7 @@ log = structlog.get_logger("headgate.engine")
 
 
 class Cors:
-    """See the module.
-
-    Args:
-        allowed: None for pages of the server's own address.
-        credentials: whether a page may send cookies.
+    """See the module. With `credentials` a page may send cookies.
 
     Attributes:
         setting: the name of the list of allowed origins.

@@ -27,10 +27,7 @@ def descriptor_limit() -> int | None:
 
 
 def has_room(listener_fd: int) -> bool:
-    """Return whether a client may have the next descriptor. Finds its number by duplicating `listener_fd`.
-
-    The last connection may have taken the only free low number, so its number shows nothing.
-    """
+    """Return whether a client may have the next descriptor, whose number is that of a duplicate of `listener_fd`."""
     if (end := _end_of_clients()) is None:
         return True
     try:

@@ -33,19 +33,15 @@ class CannotDetach(Exception):
 
 
 class Detached(NamedTuple):
-    """A socket taken from its HTTP server.
-
-    Attributes:
-        sock: non-blocking. The caller closes it.
-        received: the bytes after the request.
-        body: the application returns this.
-        unsent: the answer to the request. The caller writes it before anything else.
-    """
+    """A non-blocking socket taken from its HTTP server. The caller closes it."""
 
     sock: NativeSocket
     received: bytes
+    """The bytes after the request."""
     body: Iterable[bytes] = ()
+    """The application returns this."""
     unsent: bytes = b""
+    """The answer to the request. The caller writes it before anything else."""
 
 
 def detach(
@@ -71,7 +67,7 @@ def detach(
     forget_body(environ)
     if isinstance(peer, TlsPeer):
         pipe = TlsPipe(peer.sock)
-        return Detached(pipe.plain, received, Carrying(pipe))
+        return Detached(pipe.plain, received, carrying(pipe))
     assert isinstance(peer, PlainPeer)
     return Detached(peer.sock, received, unsent=unsent)
 
@@ -140,16 +136,10 @@ class TlsPipe:
             end(descriptor)
 
 
-class Carrying:
-    """The body of an answer. Over TLS, iterating carries the WebSocket's bytes until it ends, in the request's greenlet."""
-
-    def __init__(self, pipe: TlsPipe | None) -> None:
-        self._pipe = pipe
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._pipe is not None:
-            self._pipe.carry()
-        return iter(())
+def carrying(pipe: TlsPipe) -> Iterator[bytes]:
+    """Return an empty body. Iterating carries the WebSocket's bytes until it ends, in the request's greenlet."""
+    pipe.carry()
+    yield from ()
 
 
 class PollWatch:

@@ -46,10 +46,7 @@ os.register_at_fork(after_in_child=_ids.clear)
 
 @dataclass(frozen=True, slots=True)
 class OneTooMany:
-    """A refusal by `Application.opening` of a session that may find room after `error.retry_after_s`.
-
-    The status is 429 if the client's address has too many sessions, else 503.
-    """
+    """Refuses a session that may find room later: 429 if the client's address has too many sessions, else 503."""
 
     error: HeadgateError
     status: str = "429 Too Many Requests"
@@ -69,18 +66,12 @@ class Application(Protocol):
 
 
 class Engine:
-    """Engine.IO 4: handshakes, polls, bodies and upgrades of sessions.
-
-    Args:
-        cors: the pages that may connect.
-        transports: `polling`, `websocket`, or both.
+    """Engine.IO 4: handshakes, polls, bodies and upgrades of sessions. `transports` has `polling`, `websocket`, or both.
 
     Attributes:
-        sessions: by id.
         owner: the prefix of our session ids, if several processes share a port.
         start: starts the greenlet for the messages of a session.
         writes: the answers to handshakes and CONNECTs.
-        detach: takes the socket of a request.
         instead: returns why the WSGI server of a request cannot carry a client, and which server can.
     """
 

@@ -43,12 +43,7 @@ NOT_SUPPORTED = (3, "Bad request", "not_implemented")
 
 
 class Refused(Exception):
-    """An HTTP request that the Engine.IO specification does not allow.
-
-    Attributes:
-        body: Engine.IO's `{code, message}`.
-        error: our wire form of the same error.
-    """
+    """An HTTP request that Engine.IO does not allow. `body` is its `{code, message}`, `error` our wire form of the same."""
 
     def __init__(
         self,

@@ -27,9 +27,7 @@ MAX_FRAGMENTS = 1024
 # Parsing a fragment has a cost. This many count as one more message.
 FRAGMENTS_PER_MESSAGE = 16
 
-# RFC 6455 section 5.2. The first byte of a frame has the bit of a message's last frame, reserved bits, and the opcode, with one
-# bit for control frames. The second has the mask bit, which clients set, and the size. The size 126 means that two bytes with
-# it follow.
+# RFC 6455 section 5.2: the bits of a frame's first byte, then of its second. The size 126 means that two bytes with it follow.
 _FINAL, _RESERVED, _OPCODE, _CONTROL = 0x80, 0x70, 0x0F, 0x08
 _MASKED, _SIZE_FOLLOWS = 0x80, 126
 _MAX_CONTROL_BYTES = 125
@@ -87,8 +85,8 @@ class Inbound:
         """Yield the messages that `data` completes, in order, as (TEXT, text), (BINARY, bytes) or (PING, PONG or CLOSE, payload),
         and (CONT, b"") for every FRAGMENTS_PER_MESSAGE fragments of an unfinished message.
 
-        Parses on demand, so messages before a fault are delivered, and bytes after the end cost nothing. Raises ProtocolViolation
-        for a message that is too big (1009), malformed (1002) or not UTF-8 (1007), or has too many fragments (1008).
+        Raises ProtocolViolation for a message that is too big (1009), malformed (1002) or not UTF-8 (1007), or has too many
+        fragments (1008), after the messages before it.
         """
         self._held += data
         try:

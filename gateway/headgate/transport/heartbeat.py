@@ -84,7 +84,7 @@ class Heartbeat:
             self.pulse = Pulse.PONG_GRACE
 
     def late(self) -> bool:
-        """Return whether the browser has been silent for longer than a heartbeat takes, although its path was free."""
+        """Return whether the browser was silent for longer than a heartbeat takes, although its path was free."""
         return self._session is not None and monotonic() > self._alive_until_s and not self._session.pong_blocked
 
     def _check_pong(self, ping: int) -> None:

@@ -60,8 +60,8 @@ class Admitted(Protocol):
 class HttpConnections:
     """The open connections by address, in the order in which they began to wait for their peers.
 
-    A connection waits until the head of its request is complete, between two requests, and once its peer has delayed a body or
-    an answer. Every method ignores a closed connection.
+    A connection waits for the head of a request, and once its peer has delayed a body or an answer. Every method ignores a closed
+    connection.
     """
 
     def __init__(self) -> None:
@@ -145,10 +145,7 @@ class Admission:
         return False if self._lend() else None
 
     def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
-        """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None.
-
-        With a declared proxy, `refusal` counts each request by its client's address instead.
-        """
+        """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None."""
         if not has_room:
             self._take_reserved_place(connection)
             return None
@@ -167,7 +164,7 @@ class Admission:
         return None
 
     def refusal(self, connection: Admitted, environ: Mapping[str, object]) -> Answer | None:
-        """Return the answer that refuses a request, or None. With a declared proxy, counts the request for its client."""
+        """Return the answer that refuses a request, or None. With a declared proxy, counts it for its client's address."""
         if connection.is_reserved:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None

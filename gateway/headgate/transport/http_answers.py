@@ -60,10 +60,7 @@ def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any
 
 
 def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Answer:
-    """Return an answer with a status, such as `503 Service Unavailable`, and the wire form of an error.
-
-    `retry_after_s` of the error becomes Retry-After. `around` adds fields to the body.
-    """
+    """Return an answer with the wire form of an error. Its `retry_after_s` becomes Retry-After. `around` adds fields."""
     body = json.dumps({**around, "error": error}, separators=(",", ":")).encode()
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
     if "retry_after_s" in error:
@@ -79,16 +76,11 @@ def no_room(name: str, limit: int) -> Answer:
 
 
 class Answer(NamedTuple):
-    """A whole answer, which is also a WSGI application.
-
-    Attributes:
-        status: such as `201 CREATED`.
-        headers: including Content-Length, without Date and Connection.
-        closes: whether the connection ends after it.
-    """
+    """A whole answer, which is also a WSGI application. The connection ends after it if it `closes`."""
 
     status: str
     headers: Sequence[tuple[str, str]]
+    """Including Content-Length, without Date and Connection."""
     body: bytes
     closes: bool = False
 

@@ -28,18 +28,9 @@ LINGER_S = 2.0
 class TooSlow(TimeoutError):
     """A peer was too slow. An application sees the OSError of a broken connection."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(errno.ECONNRESET, message)
-
 
 class Channel:
-    """See the module.
-
-    Attributes:
-        part: the current part of the exchange.
-        broken: whether the peer is gone or was too slow, so that no further request can be read.
-        waits: how often we have waited for the peer.
-    """
+    """See the module. If it is `broken`, no further request can be read. `waits` counts the waits for the peer."""
 
     __slots__ = ("_limits", "_pace", "_turn_bytes", "_waiting", "broken", "part", "peer", "sent_bytes", "waits")
 
@@ -58,10 +49,7 @@ class Channel:
         self.part, self._pace = part, None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
-        """Return the next bytes; empty at the end. Switches greenlets.
-
-        Raises TooSlow: the peer kept us waiting for too long; OSError: the connection broke.
-        """
+        """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TooSlow after too long a wait."""
         try:
             if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
                 # Most clients send a request only after the last answer.
@@ -76,16 +64,11 @@ class Channel:
         if self._pace is not None:
             self._pace.moved(len(data))
         if self.part is Part.BODY:
-            self._turn_bytes += len(data)
-            if self._turn_bytes >= turn_bytes:
-                self._let_others()
+            self._give_turn(len(data), turn_bytes)
         return data
 
     def send(self, data: bytes) -> None:
-        """Write a piece of the answer. Switches greenlets.
-
-        Raises TooSlow: the peer kept us waiting for too long; OSError: the connection broke.
-        """
+        """Write a piece of the answer. Switches greenlets. Raises as `receive`."""
         left, at = len(data), 0
         while left:
             rest = memoryview(data)[at:] if at else data
@@ -103,9 +86,7 @@ class Channel:
                 self._pace.moved(sent)
             left, at = left - sent, at + sent
             self.sent_bytes += sent
-            self._turn_bytes += sent
-            if self._turn_bytes >= TURN_BYTES:
-                self._let_others()
+            self._give_turn(sent, TURN_BYTES)
 
     def linger(self) -> None:
         """Close our side, then read and drop the peer's bytes. Switches greenlets; raises as `receive`."""
@@ -128,31 +109,26 @@ class Channel:
         self.waits += 1
         if self.part is not Part.IDLE:  # the connection has already reported that wait
             self._waiting()
-        while pace.left_s > 0:
-            if (waited_s := self.peer.wait(events, pace.left_s)) is None:
-                break
-            pace.waited(waited_s)
+        waited_s: float | None = 0.0
+        while waited_s is not None:
+            waited_s = self.peer.wait(events, pace.left_s) if pace.left_s > 0 else None
+            pace.waited(waited_s or 0.0)
             try:
-                return move(argument)
+                return move(argument)  # also after the time, because after a stall of the process timers run before sockets
             except BlockingIOError:
                 continue
             except OSError:
                 self.broken = True
                 raise
-        try:
-            return move(argument)  # after a stall of the process, timers run before sockets
-        except BlockingIOError:
-            raise self._too_slow() from None
-
-    def _let_others(self) -> None:
-        self._turn_bytes = 0
-        sleep()
-
-    def _too_slow(self) -> TooSlow:
-        part = self.part
         self.broken = True
-        if part is not Part.IDLE:
-            HTTP_ENDED.labels(f"{part.value} deadline").inc()
-        if part is Part.ANSWER:
+        if self.part is not Part.IDLE:
+            HTTP_ENDED.labels(f"{self.part.value} deadline").inc()
+        if self.part is Part.ANSWER:
             close_hard(self.peer.fileno())
-        return TooSlow(f"the {part.value} took too long")
+        raise TooSlow(errno.ECONNRESET, f"the {self.part.value} took too long")
+
+    def _give_turn(self, moved_bytes: int, turn_bytes: int) -> None:
+        self._turn_bytes += moved_bytes
+        if self._turn_bytes >= turn_bytes:
+            self._turn_bytes = 0
+            sleep()

@@ -182,13 +182,10 @@ class HttpConnection:
         self._server.over(self)
 
     def take_socket(self, first_bytes: bytes, *, takes_unsent: bool = False) -> tuple[PeerSocket, bytes, bytes]:
-        """Write `first_bytes` and give the socket away. May switch greenlets.
+        """Write `first_bytes` and give the socket away, with the bytes after the request. May switch greenlets.
 
-        Returns:
-            The socket, the bytes after the request, and the bytes that the caller must write. These are the first ones if there
-            is no greenlet yet and the caller `takes_unsent`.
-
-        Raises OSError if the client is gone or the socket is taken.
+        Last in the result are the bytes that the caller must write, which are the first ones if there is no greenlet yet and the
+        caller `takes_unsent`. Raises OSError if the client is gone or the socket is taken.
         """
         if self.is_taken:
             raise ConnectionResetError("this connection has been taken")

@@ -41,10 +41,7 @@ class Incoming:
         self._chunked_bytes = 0
 
     def request(self) -> Request | Bad | None:
-        """Return the next request; None at the end of the connection. Switches greenlets.
-
-        Raises OSError if it did not come in time or the connection broke.
-        """
+        """Return the next request; None at the end of the connection. Switches greenlets. Raises as `Channel.receive`."""
         parser, channel = self.parser, self.channel
         is_first, waits = channel.part is Part.HEADERS, channel.waits
         event = parser.next_event() if parser.held else None
@@ -66,10 +63,7 @@ class Incoming:
         self._chunked_bytes = 0
 
     def next_piece(self) -> bytes:
-        """Return the next piece of the body; empty at its end. Switches greenlets.
-
-        Raises BadBody if it is not valid HTTP, and OSError if it did not come whole and in time.
-        """
+        """Return the next piece of the body; empty at its end. Switches greenlets. Raises OSError, BadBody among them."""
         parser, channel = self.parser, self.channel
         while (event := parser.next_event()) is None:
             if parser.state is ParserState.OVER:

@@ -49,8 +49,8 @@ class HttpLimits:
 class Pace:
     """How long a peer may still delay one message (`left_s` of `grace_s`).
 
-    Progress gives time back, a second for every `bytes_per_s` bytes, up to `grace_s`. So a silent peer is cut off after
-    `grace_s`, a peer slower than the rate a little later, and a peer at the rate never.
+    Progress gives time back, a second for every `bytes_per_s` bytes. So a silent peer is cut off after `grace_s`, a peer slower
+    than the rate a little later, and a peer at the rate never.
     """
 
     __slots__ = ("_bytes_per_s", "_grace_s", "left_s")

@@ -83,23 +83,16 @@ MACHINE = between(
 
 
 class Request(NamedTuple):
-    """The head of a request.
-
-    Attributes:
-        path: of the target, percent-decoded, one character per byte as in WSGI.
-        query: of the target, unchanged.
-        fields: the headers under their WSGI names, such as `HTTP_HOST` and `CONTENT_TYPE`.
-        body_bytes: the length of the body; 0 if it `is_chunked`.
-        ends: whether the connection ends after the answer.
-        protocol: `HTTP/1.1` or `HTTP/1.0`.
-        expects_continue: whether the client waits for 100 Continue before it sends the body.
-    """
+    """The head of a request. The connection ends after its answer if it `ends`."""
 
     method: str
     path: str
+    """Percent-decoded, one character per byte as in WSGI."""
     query: str
     fields: Mapping[str, str]
+    """The headers under their WSGI names, such as `HTTP_HOST` and `CONTENT_TYPE`."""
     body_bytes: int
+    """0 for a chunked body."""
     ends: bool
     is_chunked: bool = False
     protocol: str = "HTTP/1.1"
@@ -135,12 +128,9 @@ _BAD_BODY = Bad(BAD_REQUEST, "the body is not valid HTTP")
 
 
 class RequestParser:
-    """See the module.
+    """See the module. `block` has the bytes of the last head, `held` those not parsed yet.
 
-    Attributes:
-        block: the bytes of the last head.
-        held: the bytes not parsed yet.
-        is_like_last: whether the last request repeats the previous head, apart from the length of the body.
+    `is_like_last` is whether the last request repeats the previous head, apart from the length of the body.
     """
 
     __slots__ = ("_before", "_behind", "_last", "_left", "_scanned", "block", "held", "is_like_last", "state")

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 class RoutedRequest:
-    """A request, as a route sees it.
+    """A request, as a route sees it. All requests with the same head on a connection have the same `head`.
 
     Attributes:
-        head: the same object for all requests with the same head on a connection.
         environ: the WSGI environment without `wsgi.input`. Do not change it.
         body: returns the whole body. Switches greenlets; raises OSError (TimeoutError if the peer was too slow).
         known: for the route. The next request with the same head on this connection inherits it.

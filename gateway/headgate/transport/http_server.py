@@ -40,9 +40,8 @@ class HTTPServer:
     Attributes:
         to_owner: hands a connection to the process that owns its session; returns whether that process took it.
         on_request: called before each request is answered.
-        base_environ: the WSGI environment of every request, to be copied.
         answering: how many requests are being answered.
-        is_leaving: whether the process is about to end. Each connection then ends with its next answer.
+        is_leaving: whether each connection ends with its next answer, because the process is about to end.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class HTTPServer:
         self._ended.set()
 
     def leave(self) -> None:
-        """Give each connection one more answer, and keep accepting, because a load balancer may still send some. Idempotent."""
+        """Give each connection one more answer, and keep accepting, because a load balancer may still send some."""
         self.is_leaving = True
 
     def stop(self, timeout: float | None = None) -> None:
@@ -180,8 +179,7 @@ class HTTPServer:
 def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:
     """Wait until no request is being answered, for `within_s` or LAST_REQUESTS_S, whichever is longer. Switches greenlets.
 
-    A connection without an answer so far gets LAST_REQUESTS_S for its request. Its client has just connected to send one, and
-    would treat the end of the connection as a failure.
+    A connection without an answer gets LAST_REQUESTS_S for its request, because its client has just connected to send one.
     """
     began_s = time.monotonic()
     within_s = max(within_s, LAST_REQUESTS_S)

@@ -24,13 +24,9 @@ _NO_BODY = ("204", "304")
 
 
 class WsgiExchange:
-    """See the module.
+    """See the module. `status` and `headers` are empty until the application has called `start_response`.
 
-    Attributes:
-        environ: the environment that the application gets.
-        status, headers: of the answer; empty until the application has called `start_response`.
-        is_begun: whether any of the answer is written.
-        ends: whether the connection ends after the answer.
+    The answer `is_begun` when any of it is written. The connection ends after it if it `ends`.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
 """The receiving half of a session. It takes packets from the browser to the application.
 
-In: Engine.IO packets from the WebSocket or from POST bodies, counted by the rate limit. Out: messages for the server's
-`deliver`, one at a time, in a greenlet that exists only while messages wait. Other packets go straight to the session. When too
-many messages wait, the session stops reading, and data backs up into the browser's socket.
+In: Engine.IO packets, counted by the rate limit. Out: messages for the server's `deliver`, one at a time, in a greenlet that
+exists only while messages wait. Other packets go straight to the session. When too many messages wait, the session stops
+reading, and data backs up into the browser's socket.
 
 A session creates its inbox for a packet and drops it with the next pong, so an idle session is small.
 """

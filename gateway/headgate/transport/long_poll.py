@@ -52,9 +52,8 @@ class LongPoll:
     def poll(self, wait_s: float, request: PollWatch) -> list[Frame]:
         """Wait at most `wait_s` for frames and return them. Returns a NOOP during an upgrade. Switches greenlets.
 
-        `request` notices when the browser aborts the poll, which then takes no frames.
-
-        Raises SessionClosed if the session ended without final frames, or if another poll waits, which ends the session.
+        Raises SessionClosed if the session ended without final frames, the browser aborted the poll (`request`), or another one
+        waits. The last two end the session.
         """
         session = self._session
         if self._wake is not None:

@@ -1,8 +1,7 @@
 """The sending half of a session. It takes frames to the browser by the current transport.
 
-In: frames of clients and of the Socket.IO layer (`offer`, `offer_control`, `stream`), and the outcome of the fan-out's direct
-writes (`written_in_part`). Out: bytes for the open WebSocket, which calls `next_chunk` when it has room, or frames for the
-waiting poll, which calls `take_frames`.
+In: frames (`offer`, `offer_control`, `stream`), and the outcome of the fan-out's direct writes (`written_in_part`). Out: bytes
+for the open WebSocket, which calls `next_chunk` when it has room, or frames for the waiting poll (`take_frames`).
 
 The fan-out reads `wire` and `ready` for every client of an event. The session's transitions set `wire`. This class sets
 `ready`, which is True while the WebSocket is idle, and False while anything is queued, corked, held or half written. A *cork*
@@ -44,7 +43,6 @@ class Outbox(ABC):
 
     Attributes:
         wire: the open WebSocket; None on polling and after the end of the session.
-        ready: whether the fan-out may write to `wire` directly.
         awaits_drain: whether a client waits for the queue to drain.
         closed: whether the session is over. It then drops every frame.
         corks: how many connect handlers run. Until there are none, data stays in the queue.

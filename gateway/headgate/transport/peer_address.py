@@ -34,10 +34,7 @@ _PAIR = re.compile(
 
 
 def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
-    """Return the `address_key` of a request's client; None for a Unix socket.
-
-    With `proxies` it is the address that the outermost of them saw.
-    """
+    """Return the `address_key` of a request's client, as the outermost proxy saw it; None for a Unix socket."""
     peer: object = None
     if proxies and len(seen := _seen(environ, "for")) >= proxies:
         peer = seen[-proxies]

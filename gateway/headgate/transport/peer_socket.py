@@ -125,10 +125,7 @@ PeerSocket: TypeAlias = PlainPeer | TlsPeer
 
 
 def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ssl.SSLContext:
-    """Return the context for the options of Python's former `ssl.wrap_socket`.
-
-    Raises ValueError with the name of a file that cannot be used.
-    """
+    """Return the context for options as of Python's former `ssl.wrap_socket`. Raises ValueError for an unusable file."""
     context = gevent.ssl.SSLContext(options.pop("ssl_version", gevent.ssl.PROTOCOL_TLS_SERVER))
     load_certificate(context, "", certfile, keyfile)
     if (ca_certs := options.pop("ca_certs", None)) is not None:

@@ -59,7 +59,6 @@ class Session(Outbox):
     """See the module.
 
     Attributes:
-        sid: the Engine.IO session id.
         reason, shown: why it ended, and the text for the browser, if any.
         joined: whether any of its clients has joined a namespace. A session that never joins ends at the handshake deadline.
         upgraded: whether it is on WebSocket, or was when it ended. python-engineio reads this and `closed`.
@@ -96,10 +95,7 @@ class Session(Outbox):
         self._start_deadlines()
 
     def start_websocket(self, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
-        """Begin a session on this WebSocket. Closes it if the session has already ended.
-
-        `unsent` is the answer to the handshake. It is written soon, before anything else.
-        """
+        """Begin a session on this WebSocket, or close it if the session has ended. `unsent` is written soon and first."""
         wire = WebSocket(sock, self, self.server.deadlines, self.server.limits)
         if self.closed:
             wire.lose(SERVER_DISCONNECT)

@@ -1,9 +1,7 @@
 """Socket.IO 5 for the gateway's own clients, over the sessions of engine.py.
 
-The gateway gives it handlers for each namespace (`route`) and hooks for the start and end of a session (`Hooks`). It gets
-sessions by client, and the WSGI application. A *session* is one browser over one Engine.IO connection. A *client* is one
-namespace of a session. Names of namespaces have no slash here. A client is in its namespace after its connect handler has
-accepted it, until its disconnect handler begins.
+The gateway gives it handlers for each namespace (`route`) and hooks for the start and end of a session (`Hooks`). A *session*
+is one browser over one Engine.IO connection. A *client* is one namespace of a session. Names of namespaces have no slash here.
 
 CONNECT, its refusal and acknowledgements overtake queued events, so that a slow client learns at once that it has subscribed.
 """
@@ -11,6 +9,7 @@ CONNECT, its refusal and acknowledgements overtake queued events, so that a slow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -68,7 +67,7 @@ class Hooks(Protocol):
 
 
 class _Client:
-    """A client of a session in a namespace. `is_in` is True between its connect handler and its disconnect handler."""
+    """A client of a session in a namespace. `is_in` is True from the end of its connect handler until its disconnect handler."""
 
     __slots__ = ("id", "is_in", "session")
 
@@ -81,22 +80,17 @@ class _Client:
         return was_in
 
 
+@dataclass(slots=True, eq=False)
 class _Namespace:
     """The handlers of a namespace, and its clients by id and by session id."""
 
-    def __init__(
-        self,
-        name: str,
-        connect: ConnectHandler,
-        disconnect: Callable[[str, str], None],
-        requests: Mapping[str, RequestHandler],
-        unknown: Callable[[str, str], Mapping[str, object]],
-    ) -> None:
-        self.path = f"/{name}".encode()
-        self.connected = b'0/%b,{"sid":"' % name.encode()
-        self.connect, self.disconnect, self.requests, self.unknown = connect, disconnect, requests, unknown
-        self.clients: dict[str, _Client] = {}
-        self.of_sessions: dict[str, _Client] = {}
+    path: bytes
+    connect: ConnectHandler
+    disconnect: Callable[[str, str], None]
+    requests: Mapping[str, RequestHandler]
+    unknown: Callable[[str, str], Mapping[str, object]]
+    clients: dict[str, _Client] = field(default_factory=dict)
+    of_sessions: dict[str, _Client] = field(default_factory=dict)
 
     def add(self, client: _Client) -> None:
         self.clients[client.id] = self.of_sessions[client.session.sid] = client
@@ -117,12 +111,9 @@ class SocketIOFace:
         allowing: Callable[[str, Environ], str | None] = lambda origin, environ: None,
         names_namespaces: bool = False,
     ) -> None:
-        """The caller must set `hooks` before sessions open.
+        """The caller must set `hooks` before sessions open. For `allowed_origins` and `allowing` see Cors.
 
-        Args:
-            names_namespaces: whether the refusal of an unknown namespace lists the known ones, for development.
-            allowed_origins: "*", or a function that returns whether an origin may connect.
-            allowing: returns the setting that would allow an origin, for the log.
+        With `names_namespaces`, for development, the refusal of an unknown namespace lists the known ones.
 
         Raises RuntimeError if gevent has not patched this process.
         """
@@ -167,13 +158,11 @@ class SocketIOFace:
     ) -> None:
         """Serve a namespace. Handlers of a session run one after the other, in its greenlet, and may wait.
 
-        Args:
-            namespace: without a slash.
-            disconnect: gets client id and reason, once for each accepted client.
-            requests: by event name.
-            unknown: gets the name of any other event and the client id; returns the acknowledgement.
+        `disconnect` gets client id and reason, once for each accepted client. `requests` are by event name. `unknown` gets the
+        name of any other event and the client id; returns the acknowledgement.
         """
-        self._namespaces[f"/{namespace}"] = _Namespace(namespace, connect, disconnect, requests, unknown)
+        path = f"/{namespace}"
+        self._namespaces[path] = _Namespace(path.encode(), connect, disconnect, requests, unknown)
 
     def disconnect(self, namespace: str, client_id: str) -> None:
         """Disconnect a client from its namespace and run its disconnect handler. Its session stays. May wait."""
@@ -275,7 +264,7 @@ class SocketIOFace:
                 served.remove(client)
                 raise
             # It waits for the frames of `joined`, which saves a write.
-            session.offer_control(message_frame(b'%b%b"}' % (served.connected, client.id.encode())), flush=False)
+            session.offer_control(message_frame(b'0%b,{"sid":"%b"}' % (served.path, client.id.encode())), flush=False)
             client.is_in = True
             session.joined = True
             joined()

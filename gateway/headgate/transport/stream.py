@@ -19,13 +19,7 @@ from .send_queue import ALL_BYTES, ClientQueue
 
 
 class Stream(Outbox):
-    """See the module.
-
-    Attributes:
-        sid: its id.
-        environ: of its request.
-        reason: why it ended; None while it is open.
-    """
+    """See the module. `reason` is why it ended; None while it is open."""
 
     __slots__ = ("_wake", "environ", "reason", "sid")
     transport = "stream"
@@ -54,12 +48,9 @@ class Stream(Outbox):
         return final or None
 
     def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, shown: str = "", hard: bool = False) -> None:
-        """End the stream after the waiting notices. The next request gets waiting events. Idempotent; never waits.
+        """End the stream after the waiting notices, which `abort` and `hard` drop. The next request gets waiting events.
 
-        Args:
-            reason: for the log and the metrics.
-            abort, hard: stop writing, because the client is gone or does not read.
-            code, shown: unused, because HTTP has no close frame.
+        `code` and `shown` are unused, because HTTP has no close frame. Idempotent; never waits.
         """
         if self.closed:
             return

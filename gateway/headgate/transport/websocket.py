@@ -73,10 +73,7 @@ class WebSocket:
         self._lingered, self.progress_s = 0, 0.0
 
     def open(self, already_received: bytes = b"", unsent: bytes = b"") -> None:
-        """Start reading. `already_received` came after the handshake request.
-
-        `unsent` is the answer to that request. The caller must call `flush` soon to write it.
-        """
+        """Start reading. The caller must call `flush` soon to write `unsent`, the answer to the handshake request."""
         if unsent:
             self._unsent = memoryview(unsent)
             self.writing = True  # so that the fan-out does not write before it

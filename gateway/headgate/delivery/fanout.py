@@ -37,6 +37,8 @@ MAX_SLICE_BYTES = 65536
 BUDGET_S = 0.001
 # Clients between two readings of the clock. perf_counter costs 60 ns, and a write 7 µs.
 _CLOCK_EVERY = 16
+# Between the first clients of two passes. Coprime to most sizes, so that consecutive passes start far apart.
+STRIDE = 7919
 # A pass over so few clients ends in its first turn, so nothing joins it.
 _FEW_CLIENTS = _CLOCK_EVERY - 1
 
@@ -288,16 +290,9 @@ class Router:
 
     def passes(self, matched: Iterable[Matched]) -> Iterator[Pass]:
         """Yield passes over matched events, in order. Advance each to its end before the next."""
-        slice_: list[Matched] = []
-        size = 0
-        for each in matched:
-            if slice_ and size + len(each.frame.wire) > MAX_SLICE_BYTES:
-                yield self._pass(slice_)
-                slice_, size = [], 0
-            slice_.append(each)
-            size += len(each.frame.wire)
-        if slice_:
-            yield self._pass(slice_)
+        for slice_ in slices(matched):
+            self._start += STRIDE
+            yield Pass(slice_, self._start)
 
     def passed(self, pass_: Pass) -> None:
         """Count the deliveries of an ended pass."""
@@ -305,9 +300,19 @@ class Router:
         if self._traced is not None:
             self._traced.passed(matched.frame for matched in pass_.events)
 
-    def _pass(self, slice_: list[Matched]) -> Pass:
-        self._start += 7919  # coprime to most sizes, so consecutive passes start far apart
-        return Pass(slice_, self._start)
+
+def slices(matched: Iterable[Matched]) -> Iterator[list[Matched]]:
+    """Yield the events of each write, at least one."""
+    slice_: list[Matched] = []
+    size = 0
+    for each in matched:
+        if slice_ and size + len(each.frame.wire) > MAX_SLICE_BYTES:
+            yield slice_
+            slice_, size = [], 0
+        slice_.append(each)
+        size += len(each.frame.wire)
+    if slice_:
+        yield slice_
 
 
 def _hand(slice_: Sequence[Matched]) -> int:

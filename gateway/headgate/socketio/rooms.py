@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from socketio import Manager, PubSubManager
 
 from headgate.delivery.client import Client
-from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, Matched, Pass
+from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, STRIDE, Matched, Pass, slices
 from headgate.delivery.matcher import Audience
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Turns, current, spawn
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 # Pending answers of clients of other processes. This process does not see those clients leave.
 MAX_ASKED_ELSEWHERE = 10_000
-_STRIDE = 7919  # coprime to most sizes, so that consecutive passes start far apart
 
 
 class RoomAudience(Audience["Client"]):
@@ -91,12 +90,13 @@ class FanOut:
         if self._writing or (self._pass is None and not self._waiting):
             return False  # called while a failed write ends its client
         if self._pass is None:
-            self._start += _STRIDE
-            self._pass = Pass(self._slice(), self._start)
-        elif self._waiting:
-            joined = self._pass.extend(self._waiting)
-            self._waiting_bytes -= sum(len(matched.frame.wire) for matched in self._waiting[:joined])
-            del self._waiting[:joined]
+            self._start += STRIDE
+            slice_ = next(slices(self._waiting))
+            self._pass, taken = Pass(slice_, self._start), len(slice_)
+        else:
+            taken = self._pass.extend(self._waiting)
+        self._waiting_bytes -= sum(len(matched.frame.wire) for matched in self._waiting[:taken])
+        del self._waiting[:taken]
         self._writing = True
         try:
             if self._pass.advance(budget_s):
@@ -104,19 +104,6 @@ class FanOut:
         finally:
             self._writing = False
         return self._pass is not None or bool(self._waiting)
-
-    def _slice(self) -> list[Matched]:
-        """Remove and return the events of the next write, at least one."""
-        size = count = 0
-        for matched in self._waiting:
-            size += len(matched.frame.wire)
-            if count and size > MAX_SLICE_BYTES:
-                size -= len(matched.frame.wire)
-                break
-            count += 1
-        self._waiting_bytes -= size
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
-        return taken
 
 
 class Room(dict[str, str]):

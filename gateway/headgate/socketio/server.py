@@ -24,7 +24,6 @@ from wsgiref.types import WSGIEnvironment
 import socketio
 import structlog
 from socketio import packet as socket_packet
-from socketio.admin import InstrumentedServer
 from socketio.packet import Packet
 
 from headgate.events.numbers import is_number, is_whole
@@ -79,19 +78,6 @@ class _RunningHandlers:
 
     count: int = 0
     room: Signal = field(default_factory=Signal)
-
-
-class _Instrumented(InstrumentedServer):  # type: ignore[misc]
-    """The Admin UI's instrumentation. It reads counts from python-engineio's sockets, which `traffic` replaces."""
-
-    def __init__(self, server: Server, *args: object, **options: object) -> None:
-        super().__init__(server, *args, **options)
-        server.traffic = self.event_buffer
-
-    def uninstrument(self) -> None:
-        """Remove the instrumentation."""
-        self.sio.traffic = None
-        super().uninstrument()
 
 
 class Server(socketio.Server):  # type: ignore[misc]
@@ -163,8 +149,10 @@ class Server(socketio.Server):  # type: ignore[misc]
         return DropInEngine
 
     def instrument(self, *args: object, **options: object) -> object:
-        """Report to the Socket.IO Admin UI, as python-socketio does, including packets and bytes."""
-        return _Instrumented(self, *args, **options)
+        """Report to the Socket.IO Admin UI, as python-socketio does, which counts packets and bytes only of its own sockets."""
+        instrumented = super().instrument(*args, **options)
+        self.traffic = instrumented.event_buffer
+        return instrumented
 
     def session_of(self, eio_sid: str) -> Session | None:
         """Return an Engine.IO session until it is forgotten."""

@@ -193,12 +193,14 @@ class Engine:
             if isinstance(last_words, list):
                 return _ok(eio.join_packets(last_words), cors)
             raise eio.Refused(eio.UNKNOWN_SESSION, detail=last_words)
-        if method == "POST" and not websocket:
-            return self._post(session, environ, cors)
-        if method != "GET":
+        if method != "GET" and (method != "POST" or websocket):
             raise eio.Refused(eio.UNSERVED_METHOD, "405 Method Not Allowed", f"expected {ALLOWED}")
         if websocket:
             return self._upgrade(session, environ, start_response)
+        if session.upgraded:
+            raise eio.Refused(eio.BAD_REQUEST, detail="this session moved to WebSocket")
+        if method == "POST":
+            return self._post(session, environ, cors)
         return self._get(session, environ, start_response, cors)
 
     def _handshake(
@@ -253,8 +255,6 @@ class Engine:
         return eio.Refused(eio.NOT_SUPPORTED, "501 Not Implemented", reason)
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
-        if session.upgraded:
-            raise eio.Refused(eio.BAD_REQUEST, detail="this session moved to WebSocket")
         wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
         try:
             body = eio.join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
@@ -266,19 +266,15 @@ class Engine:
         return _written(session, body)
 
     def _post(self, session: Session, environ: WSGIEnvironment, cors: Headers) -> Answer:
-        if session.upgraded:
-            raise eio.Refused(eio.BAD_REQUEST, detail="this session moved to WebSocket")
         limits, length = self.limits, eio.read_length(environ)
         if length > limits.max_message_bytes:
             session.end("payload too large", code=PROTOCOL_ERROR)
             raise eio.Refused(
                 eio.BAD_REQUEST, "413 Content Too Large", error=PayloadTooLarge(length, limits.max_message_bytes, "gateway")
             )
+        max_packets = limits.inbound_burst if limits.inbound_per_s else None
         try:
-            long_poll = session.long_poll  # a session that ends in between has none
-            with long_poll.posting():
-                body: bytes = environ["wsgi.input"].read(length)
-                long_poll.posted(eio.split_packets(body.decode(), limits.inbound_burst if limits.inbound_per_s else None))
+            session.long_poll.post(lambda: eio.split_packets(environ["wsgi.input"].read(length).decode(), max_packets))
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
             raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error

@@ -1,14 +1,12 @@
 """The HTTP side of one session, which uses long-polling until it moves to WebSocket.
 
-`poll`, for a GET, waits for frames of the session's queue. `posted` gives the packets of a POST body to the session and waits
-while its inbox is full. A concurrent second GET or POST would have no defined order and ends the session, as in the reference
-server.
+`poll`, for a GET, waits for frames of the session's queue. `post` gives the packets of a body to the session. A concurrent second
+GET or POST would have no defined order and ends the session, as in the reference server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.events.wire.frames import Frame
@@ -99,30 +97,25 @@ class LongPoll:
 
     # -- in -------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def posting(self) -> Iterator[None]:
-        """Surround a POST until its answer. Raises SessionClosed if there is another one, and ends the session."""
+    def post(self, read: Callable[[], list[str | bytes]]) -> None:
+        """Take the packets of a body. Waits while the inbox is full, so that the next body comes later. Switches greenlets.
+
+        Raises SessionClosed if one of them ended the session, or another body is under way, which ends it.
+        """
+        session = self._session
         if self._posting:
-            self._session.end(TRANSPORT_ERROR)
+            session.end(TRANSPORT_ERROR)
             raise SessionClosed("another request of this session is sending")
         self._posting = True
         try:
-            yield
+            for packet in read():
+                session.received(packet)
+                if session.closed and session.reason != CLIENT_DISCONNECT:
+                    raise SessionClosed("a packet was not taken")
+            if self._room is not None:
+                self._room.wait()
         finally:
             self._posting = False
-
-    def posted(self, packets: list[str | bytes]) -> None:
-        """Take the packets of a body. Waits while the inbox is full, so that the next body comes later. Switches greenlets.
-
-        Raises SessionClosed if one of them ended the session.
-        """
-        session = self._session
-        for packet in packets:
-            session.received(packet)
-            if session.closed and session.reason != CLIENT_DISCONNECT:
-                raise SessionClosed("a packet was not taken")
-        if self._room is not None:
-            self._room.wait()
 
     def pause(self) -> None:
         """Delay the answer of the POST whose packets filled the inbox."""

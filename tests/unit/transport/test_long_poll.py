@@ -88,10 +88,14 @@ def test_a_poll_waits_no_longer_than_a_heartbeat_can_take(browser: Browser) -> N
 def test_a_second_body_while_one_is_under_way_ends_the_session(browser: Browser) -> None:
     """Two bodies have no order. A later one, when the first is done, is welcome."""
     long_poll = browser.session.long_poll
-    with long_poll.posting():
-        pass
-    with long_poll.posting(), pytest.raises(SessionClosed, match="another request"), long_poll.posting():
-        pass
+
+    def read() -> list[str | bytes]:
+        long_poll.post(list)
+        return []
+
+    long_poll.post(list)
+    with pytest.raises(SessionClosed, match="another request"):
+        long_poll.post(read)
 
     assert browser.session.reason == "transport error"
 
@@ -106,8 +110,7 @@ def test_a_body_that_fills_the_inbox_is_answered_when_there_is_room_or_the_sessi
     browser.server.delivering = lambda: go_on.wait() and None
 
     def post() -> None:
-        with browser.session.long_poll.posting():
-            browser.session.long_poll.posted(["4x"] * (FULL_MESSAGES + 1))
+        browser.session.long_poll.post(lambda: ["4x"] * (FULL_MESSAGES + 1))
 
     posted = gevent.spawn(post)
     turn()

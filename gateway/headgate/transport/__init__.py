@@ -13,8 +13,7 @@ An incoming message starts as an HTTP request:
     http_admission   admits connections while there is room (descriptors, peer_address)
     http_connection  one HTTP connection; answers a WebSocket's first request without a greenlet
     http_parser      turns bytes into requests; nothing else parses HTTP
-    http_channel     bytes in and out, each part within its deadline (http_limits)
-    http_incoming    requests and their bodies, parsed from the bytes of the channel
+    http_channel     requests in and answers out, each part within its deadline (http_limits)
     http_routes      requests answered below WSGI, with http_answers
     http_wsgi        answers one request by the WSGI application
     engine         Engine.IO handshakes, polls and bodies (engineio_http), for the pages that may connect (cors)

@@ -1,21 +1,28 @@
-"""The bytes of one HTTP connection, in and out, with a deadline for each part of each exchange (http_limits.py).
+"""The bytes of one HTTP connection, in and out, as requests, bodies and pieces of answers.
 
-A channel waits for its peer no longer than the `Pace` of the part allows. If the peer never delays it, it still lets other
-greenlets run now and then.
+It feeds the parser (http_parser.py), and waits for its peer no longer than the `Pace` of each part of an exchange allows
+(http_limits.py). If the peer never delays it, it still lets other greenlets run now and then. A connection is closed unless the
+last body was read to its end, because the start of the next request is unknown.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_limits import HttpLimits, Pace, Part
+from .http_parser import END, Bad, ParserState, Request, RequestParser
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+READ_BYTES = 8192
 # Other greenlets have a turn after this many bytes of a message.
 TURN_BYTES = 65536
 # The most bytes read from an unwanted body. Closing with bytes unread resets the connection, so a client still sending would
@@ -23,26 +30,38 @@ TURN_BYTES = 65536
 MAX_LINGER_BYTES = 1024 * 1024
 # A client that sends more after its last request has this long to read the answer and close.
 LINGER_S = 2.0
+# The most bytes of a body to read after the answer, so that the connection can be reused.
+MAX_DISCARD_BYTES = 65536
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class TooSlow(TimeoutError):
     """A peer was too slow. An application sees the OSError of a broken connection."""
 
 
+class BadBody(OSError):
+    """The body is not valid HTTP. The text names the fault."""
+
+
 class Channel:
-    """See the module. If it is `broken`, no further request can be read. `waits` counts the waits for the peer."""
+    """See the module. If it is `broken`, no further request can be read."""
 
-    __slots__ = ("_limits", "_pace", "_turn_bytes", "_waiting", "broken", "part", "peer", "sent_bytes", "waits")
+    __slots__ = (
+        *("_chunked_bytes", "_client_waits", "_is_chunked", "_limits", "_pace", "_parser", "_turn_bytes", "_waiting", "_waits"),
+        *("broken", "part", "peer", "sent_bytes"),
+    )
 
-    def __init__(self, peer: PeerSocket, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0) -> None:
+    def __init__(
+        self, peer: PeerSocket, parser: RequestParser, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0
+    ) -> None:
         """Calls `waiting` before each wait for the peer. The peer has already delayed us by `waited_s`."""
-        self.peer, self._limits, self._waiting = peer, limits, waiting
+        self.peer, self._parser, self._limits, self._waiting = peer, parser, limits, waiting
         self.part = Part.HEADERS
         # Of this part; None until we wait for the peer.
         self._pace: Pace | None = self.part.pace(limits)
         self._pace.waited(waited_s)
-        self._turn_bytes = self.waits = self.sent_bytes = 0
-        self.broken = False
+        self._turn_bytes = self._chunked_bytes = self._waits = self.sent_bytes = 0
+        self.broken = self._is_chunked = self._client_waits = False
 
     def begin(self, part: Part) -> None:
         """Begin another part of the exchange, with a new pace."""
@@ -88,6 +107,91 @@ class Channel:
             self.sent_bytes += sent
             self._give_turn(sent, TURN_BYTES)
 
+    # -- requests and their bodies --------------------------------------------------------------------------------------
+
+    def request(self) -> Request | Bad | None:
+        """Return the next request; None at the end of the connection. Switches greenlets. Raises as `Channel.receive`."""
+        parser, is_first, waits = self._parser, self.part is Part.HEADERS, self._waits
+        event = parser.next_event() if parser.held else None
+        while event is None:
+            if self.part is Part.IDLE and parser.held:
+                self.begin(Part.HEADERS)
+            if not (data := self.receive(READ_BYTES)):
+                return parser.end()
+            parser.feed(data)
+            event = parser.next_event()
+        if waits == self._waits and not is_first:
+            sleep()  # it had already arrived, and the next one may have, too
+        assert isinstance(event, Request | Bad)
+        return event
+
+    def begin_body(self, request: Request) -> None:
+        """Begin to read the body of this request."""
+        self.begin(Part.BODY)
+        self._is_chunked, self._client_waits = request.is_chunked, request.expects_continue
+        self._chunked_bytes = 0
+
+    def next_piece(self) -> bytes:
+        """Return the next piece of the body; empty at its end. Switches greenlets. Raises OSError, BadBody among them."""
+        parser = self._parser
+        while (event := parser.next_event()) is None:
+            if parser.state is ParserState.OVER:
+                raise ConnectionResetError(errno.ECONNRESET, "this body could not be read")
+            if self._client_waits:
+                self._client_waits, sent_bytes = False, self.sent_bytes
+                self.send(CONTINUE)
+                self.sent_bytes = sent_bytes
+            if self.part is Part.ANSWER:
+                self.begin(Part.BODY)
+            read_bytes = READ_BYTES if self._is_chunked else TURN_BYTES
+            data = self.receive(read_bytes, read_bytes)
+            if self._is_chunked:
+                self._chunked_bytes += len(data)
+            if not data or self._chunked_bytes > self._limits.max_chunked_bytes:
+                self.broken = True
+                reason = "a chunked body that does not end" if data else "the body ended too early"
+                raise ConnectionResetError(errno.ECONNRESET, reason)
+            parser.feed(data)
+        if isinstance(event, Bad):
+            self.broken = True
+            raise BadBody(errno.EBADMSG, event.reason)
+        return b"" if event is END else event  # type: ignore[return-value]
+
+    def read_body(self) -> bytes:
+        """Return the rest of the body. Switches greenlets. Raises as `next_piece`."""
+        if (whole := self._parser.whole_body()) is not None:
+            return whole
+        return b"".join(iter(self.next_piece, b""))
+
+    @property
+    def must_end(self) -> bool:
+        """Whether the connection cannot be reused, because too much is unread or the client waits for 100 Continue."""
+        left_bytes = self._parser.left_bytes
+        if self.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
+            return True
+        return self._client_waits and left_bytes != 0
+
+    def finish(self) -> bool:
+        """Read the rest of an answered request; return whether the connection can be reused. Switches greenlets."""
+        parser = self._parser
+        if parser.whole_body() is not None:
+            return not self.broken
+        if self.broken or parser.state is ParserState.OVER or self._client_waits:
+            return False
+        try:
+            left_bytes, piece = MAX_DISCARD_BYTES, b""
+            if (parser.left_bytes or 0) <= left_bytes:
+                while left_bytes >= 0 and (piece := self.next_piece()):
+                    left_bytes -= len(piece)
+                if not piece:
+                    return True
+            if self.part is Part.ANSWER:
+                self.begin(Part.BODY)
+            self.linger()
+        except OSError:
+            pass
+        return False
+
     def linger(self) -> None:
         """Close our side, then read and drop the peer's bytes. Switches greenlets; raises as `receive`."""
         say_last(self.peer.fileno())
@@ -106,7 +210,7 @@ class Channel:
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
         """Move bytes once the socket is ready. Raises TooSlow if it is not ready in time."""
         pace = self._pace = self._pace or self.part.pace(self._limits)
-        self.waits += 1
+        self._waits += 1
         if self.part is not Part.IDLE:  # the connection has already reported that wait
             self._waiting()
         waited_s: float | None = 0.0
@@ -132,3 +236,29 @@ class Channel:
         if self._turn_bytes >= turn_bytes:
             self._turn_bytes = 0
             sleep()
+
+
+class RequestBody(io.RawIOBase):
+    """The body of a request as a raw file."""
+
+    def __init__(self, next_piece: Callable[[], bytes]) -> None:
+        """`next_piece` returns an empty piece at the end. It may switch greenlets and raise OSError."""
+        self._next_piece, self._piece, self._is_over = next_piece, memoryview(b""), False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read some bytes; none at the end. Switches greenlets; raises as `next_piece`."""
+        if not self._piece and not self._is_over:
+            self._piece = memoryview(self._next_piece())
+            self._is_over = not self._piece
+        room = memoryview(buffer).cast("B")
+        part, self._piece = self._piece[: len(room)], self._piece[len(room) :]
+        room[: len(part)] = part
+        return len(part)
+
+
+def wsgi_input(next_piece: Callable[[], bytes]) -> io.BufferedReader:
+    """Return `wsgi.input` (PEP 3333). Its buffer is small, because it lives as long as the environment."""
+    return io.BufferedReader(RequestBody(next_piece), buffer_size=512)

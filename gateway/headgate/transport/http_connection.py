@@ -23,8 +23,7 @@ from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import Answer, error_answer, http_error
-from .http_channel import LINGER_S, Channel, TooSlow
-from .http_incoming import READ_BYTES, BadBody, Incoming, wsgi_input
+from .http_channel import LINGER_S, READ_BYTES, BadBody, Channel, TooSlow, wsgi_input
 from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
 from .http_routes import NeverWaits, RoutedRequest, route_for
@@ -150,14 +149,13 @@ class HttpConnection:
         """Answer requests until the connection is over. The peer has already delayed us by `waited_s`. Switches greenlets."""
         server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
-        channel = self._channel = Channel(peer, limits, lambda: server.connections.wait(self), waited_s)
-        incoming = Incoming(channel, self._parser, limits.max_chunked_bytes)
+        channel = self._channel = Channel(peer, self._parser, limits, lambda: server.connections.wait(self), waited_s)
         try:
             with suppress(OSError):
                 if isinstance(peer, TlsPeer):
                     peer.shake_hands(limits.header_deadline_s)
                 set_options(peer.sock, limits.send_buffer_bytes)
-                while self._serve_next(channel, incoming):
+                while self._serve_next(channel):
                     pass
                 if not self.is_taken:
                     channel.linger_if_unread()
@@ -207,11 +205,11 @@ class HttpConnection:
             raise BrokenPipeError("the connection is taken")
         self._channel.send(data)
 
-    def _serve_next(self, channel: Channel, incoming: Incoming) -> bool:
+    def _serve_next(self, channel: Channel) -> bool:
         """Answer the next request; return whether the connection goes on."""
         request, self._pending = self._pending, None
         try:
-            request = request or incoming.request()
+            request = request or channel.request()
         except TooSlow:
             if channel.part is Part.HEADERS and self._parser.held:
                 self._write_last(_LATE)
@@ -224,14 +222,13 @@ class HttpConnection:
             self._write_last(_last_answer(request.status, code, request.reason))
         if not isinstance(request, Request) or (_is_foreign(self._server, self._peer, request) and self._hand_over()):
             return False
-        channel.begin(Part.BODY)
         if self._asked is None:
             self._server.on_request()
         self._server.connections.work(self)
-        incoming.begin(request)
+        channel.begin_body(request)
         self._server.answering += 1
         try:
-            if not self._answer(request, incoming):
+            if not self._answer(request, channel):
                 return False
         finally:
             self._server.answering -= 1
@@ -256,7 +253,7 @@ class HttpConnection:
                 peer.close()
         return is_taken
 
-    def _answer(self, request: Request, incoming: Incoming) -> bool:
+    def _answer(self, request: Request, channel: Channel) -> bool:
         """Answer a request by a route or the application; return whether the connection can be reused."""
         asked, self._asked = self._asked, None
         routed = self._routed
@@ -265,22 +262,22 @@ class HttpConnection:
                 routed = routed.again(request)
             else:
                 route = None if self.is_reserved else route_for(self._server.routes, request)
-                routed = None if route is None else RoutedRequest(incoming.read_body, request, route, self._environ(request))
+                routed = None if route is None else RoutedRequest(channel.read_body, request, route, self._environ(request))
             self._routed = routed
         if routed is None:
-            return self._answer_by_application(request, self._environ(request), incoming)
+            return self._answer_by_application(request, self._environ(request), channel)
         try:
             answer = self._ask(routed) if asked is None else asked[0]
             if self.is_taken:
                 return False
             if answer is not None:
                 is_whole = self._parser.state is ParserState.WHOLE
-                ends = _ends_after(self._server, request) or answer.closes or (not is_whole and incoming.must_end)
-                incoming.channel.send(answer.to_bytes(time.time(), close=ends))
-                return (is_whole or incoming.finish()) and not ends
+                ends = _ends_after(self._server, request) or answer.closes or (not is_whole and channel.must_end)
+                channel.send(answer.to_bytes(time.time(), close=ends))
+                return (is_whole or channel.finish()) and not ends
         except OSError:
             return False
-        return self._answer_by_application(request, dict(routed.environ), incoming)
+        return self._answer_by_application(request, dict(routed.environ), channel)
 
     def _write_last(self, answer: Answer) -> None:
         self.write(answer.to_bytes(time.time(), close=True))
@@ -290,11 +287,11 @@ class HttpConnection:
         environ["headgate.handler"] = self
         return environ
 
-    def _answer_by_application(self, request: Request, environ: WSGIEnvironment, incoming: Incoming) -> bool:
+    def _answer_by_application(self, request: Request, environ: WSGIEnvironment, channel: Channel) -> bool:
         """Answer a request by the application; return whether the connection can be reused."""
-        server, channel = self._server, incoming.channel
-        environ["wsgi.input"] = wsgi_input(incoming.next_piece)
-        exchange = WsgiExchange(self.write, incoming, request, environ, lambda: self.is_reserved or _ends_after(server, request))
+        server = self._server
+        environ["wsgi.input"] = wsgi_input(channel.next_piece)
+        exchange = WsgiExchange(self.write, channel, request, environ, lambda: self.is_reserved or _ends_after(server, request))
         began_s, sent_bytes = time.monotonic(), channel.sent_bytes
         try:
             refusal = server.admission.refusal(self, environ)
@@ -310,7 +307,7 @@ class HttpConnection:
         finally:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
-        return not self.is_taken and incoming.finish() and not exchange.ends
+        return not self.is_taken and channel.finish() and not exchange.ends
 
 
 def _is_foreign(server: HTTPServer, peer: PeerSocket, request: Request) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from wsgiref.types import WSGIEnvironment
 
 from .http_answers import http_date
-from .http_incoming import Incoming
+from .http_channel import Channel
 from .http_parser import Request, list_of
 
 Headers: TypeAlias = list[tuple[str, str]]
@@ -30,20 +30,20 @@ class WsgiExchange:
     """
 
     __slots__ = (
-        *("_ends_after", "_incoming", "_is_chunked", "_left_bytes", "_request", "_result", "_send"),
+        *("_ends_after", "_channel", "_is_chunked", "_left_bytes", "_request", "_result", "_send"),
         *("ends", "environ", "headers", "is_begun", "status"),
     )
 
     def __init__(
         self,
         send: Callable[[bytes], object],
-        incoming: Incoming,
+        channel: Channel,
         request: Request,
         environ: WSGIEnvironment,
         ends_after: Callable[[], bool],
     ) -> None:
         """`send` writes bytes and switches greenlets. `ends_after` returns whether an answer begun now ends the connection."""
-        self._send, self._incoming, self._request, self.environ, self._ends_after = send, incoming, request, environ, ends_after
+        self._send, self._channel, self._request, self.environ, self._ends_after = send, channel, request, environ, ends_after
         self.status, self.headers = "", Headers()
         self.is_begun = self.ends = self._is_chunked = False
         # What is left of the Content-Length; None without one.
@@ -135,7 +135,7 @@ class WsgiExchange:
                 self.ends = True
         if not has_date:
             headers.append(("Date", http_date(time.time())))
-        self.ends = self.ends or self._ends_after() or self._incoming.must_end
+        self.ends = self.ends or self._ends_after() or self._channel.must_end
         if self.ends or not is_1_1:
             headers.append(("Connection", "close" if self.ends else "keep-alive"))
         lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), "", ""]

@@ -14,7 +14,7 @@ def test_the_table_of_this_checkout_has_one_reader_of_http(capsys: pytest.Captur
     assert main() == 0
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     now = {row[0].removeprefix("| "): row[1] for row in rows}
-    assert now["ways an HTTP request can be read"] == "1: http_parser in http_connection, http_incoming"
+    assert now["ways an HTTP request can be read"] == "1: http_parser in http_channel, http_connection"
     assert int(now["product lines of transport and hand-over"]) > 1000
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.transport.http_channel import MAX_LINGER_BYTES, Channel
-from headgate.transport.http_incoming import CONTINUE, MAX_DISCARD_BYTES, BadBody, Incoming, wsgi_input
+from headgate.transport.http_channel import CONTINUE, MAX_DISCARD_BYTES, MAX_LINGER_BYTES, BadBody, Channel, wsgi_input
 from headgate.transport.http_limits import HttpLimits, Part
 from headgate.transport.http_parser import Request, RequestParser
 from tests.support.http_peer import Pause, Peer, Reset
@@ -35,16 +34,15 @@ def test_a_body_reads_as_a_file_does(pieces: list[bytes], calls: list[tuple[str,
     assert body.read() == b""
 
 
-def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Incoming, Channel, Peer]:
+def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Channel, Peer]:
     """Return a connection to a peer that has sent this head, and sends the rest."""
     peer = Peer(sends)
-    channel = Channel(peer.as_socket(), HttpLimits(), lambda: None)
-    reading = Incoming(channel, RequestParser(b"POST / HTTP/1.1\r\n" + head + b"\r\n"), 10_000_000)
-    request = reading.request()
+    parser = RequestParser(b"POST / HTTP/1.1\r\n" + head + b"\r\n")
+    channel = Channel(peer.as_socket(), parser, HttpLimits(), lambda: None)
+    request = channel.request()
     assert isinstance(request, Request)
-    channel.begin(Part.BODY)
-    reading.begin(request)
-    return reading, channel, peer
+    channel.begin_body(request)
+    return channel, peer
 
 
 def chunks(*sizes: int) -> bytes:
@@ -56,9 +54,9 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 def test_a_body_that_is_read_behind_the_beginning_of_its_answer_has_its_own_deadline_again() -> None:
     """An application may answer first and read then."""
-    reading, channel, _ = incoming(b"Content-Length: 5\r\n", b"hello")
+    channel, _ = incoming(b"Content-Length: 5\r\n", b"hello")
     channel.begin(Part.ANSWER)
-    assert reading.read_body() == b"hello"
+    assert channel.read_body() == b"hello"
     assert channel.part is Part.BODY
 
 
@@ -74,11 +72,11 @@ def test_a_body_that_could_not_be_read_is_the_connections_last(
     head: bytes, sends: list[bytes | Reset], failure: type[OSError]
 ) -> None:
     """It is unknown where the next request would begin; a second look finds no end of it either."""
-    reading, channel, _ = incoming(head, *sends)
+    channel, _ = incoming(head, *sends)
     for expected in (failure, OSError):
         with pytest.raises(expected):
-            reading.read_body()
-    assert (channel.broken, reading.must_end, reading.finish()) == (True, True, False)
+            channel.read_body()
+    assert (channel.broken, channel.must_end, channel.finish()) == (True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +98,9 @@ def test_a_connection_cannot_be_used_again_with_too_much_unread(head: bytes, mus
 def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_again() -> None:
     """And no byte after it."""
     for head, sent in ((b"Content-Length: 1000\r\n", b"x" * 1000), (CHUNKED, chunks(400, 600))):
-        reading, _, peer = incoming(head, sent + b"the next request")
-        assert reading.finish()
-        assert (reading.parser.held, peer.shut) == (b"the next request", False)
+        channel, peer = incoming(head, sent + b"the next request")
+        assert channel.finish()
+        assert (channel._parser.held, peer.shut) == (b"the next request", False)
 
 
 @pytest.mark.parametrize(
@@ -112,26 +110,26 @@ def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_aga
 )
 def test_of_a_large_body_no_more_is_read_than_the_goodbye_needs(head: bytes, sent: bytes) -> None:
     """The client learns that our answer was all; its further bytes are read for a while, or it would be reset."""
-    reading, _, peer = incoming(head, sent)
-    assert not reading.finish()
+    channel, peer = incoming(head, sent)
+    assert not channel.finish()
     assert peer.shut
     assert MAX_LINGER_BYTES <= peer.sent_bytes <= MAX_LINGER_BYTES + 3 * MAX_DISCARD_BYTES
 
 
 def test_a_client_that_waits_for_leave_to_send_is_not_asked_for_its_body() -> None:
     """It has its answer instead. Nor does one that breaks off in the goodbye reach the server."""
-    reading, _, peer = incoming(b"Content-Length: 10\r\nExpect: 100-continue\r\n", b"x" * 10)
-    assert not reading.finish()
+    channel, peer = incoming(b"Content-Length: 10\r\nExpect: 100-continue\r\n", b"x" * 10)
+    assert not channel.finish()
     assert (peer.received, peer.sent_bytes) == (b"", 0)
-    reading, *_ = incoming(b"Content-Length: 1000000\r\n", Reset())
-    assert not reading.finish()
+    channel, _ = incoming(b"Content-Length: 1000000\r\n", Reset())
+    assert not channel.finish()
 
 
 @pytest.mark.parametrize("accepts", [[], [Pause(1)]])
 @pytest.mark.parametrize(("head", "sent"), [(b"Content-Length: 10\r\n", b"x" * 10), (CHUNKED, chunks(10))])
 def test_reading_gives_a_client_leave_to_send(accepts: list[int | Pause], head: bytes, sent: bytes) -> None:
     """100 Continue, once, also where the socket is still full of earlier answers; it is no part of the answer."""
-    reading, channel, peer = incoming(head + b"Expect: 100-continue\r\n", sent)
+    channel, peer = incoming(head + b"Expect: 100-continue\r\n", sent)
     peer._accepts = accepts
-    assert reading.read_body() == b"x" * 10
+    assert channel.read_body() == b"x" * 10
     assert (peer.received, channel.sent_bytes, channel.part) == (CONTINUE, 0, Part.BODY)

@@ -11,17 +11,18 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import gevent
 import gevent.socket
 import gevent.ssl
+import msgspec
 
 from headgate.runtime.loop import READ, Watcher, io_watcher, later, spawn
 
 from .http_connection import HttpConnection
-from .peer_socket import NativeSocket, PlainPeer, TlsPeer, end, is_readable, say_last
+from .peer_socket import NativeSocket, PlainPeer, end, is_readable, say_last
 
 # The largest TLS record (RFC 8446 section 5.1).
 RECORD_BYTES = 16384
@@ -32,7 +33,7 @@ class CannotDetach(Exception):
     """The WSGI server does not give its sockets away. The text names the reason if that is not the server itself."""
 
 
-class Detached(NamedTuple):
+class Detached(msgspec.Struct, frozen=True):
     """A non-blocking socket taken from its HTTP server. The caller closes it."""
 
     sock: NativeSocket
@@ -65,11 +66,10 @@ def detach(
     peer, received, unsent = ours.take_socket(answer + first_frames, takes_unsent=takes_unsent)
     del environ["headgate.handler"]
     forget_body(environ)
-    if isinstance(peer, TlsPeer):
-        pipe = TlsPipe(peer.sock)
-        return Detached(pipe.plain, received, carrying(pipe))
-    assert isinstance(peer, PlainPeer)
-    return Detached(peer.sock, received, unsent=unsent)
+    if isinstance(peer, PlainPeer):
+        return Detached(peer.sock, received, unsent=unsent)
+    pipe = TlsPipe(peer.sock)
+    return Detached(pipe.plain, received, carrying(pipe))
 
 
 def forget_body(environ: WSGIEnvironment) -> None:

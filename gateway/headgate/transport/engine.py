@@ -12,7 +12,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import structlog
 
 from headgate.errors import HeadgateError, PayloadTooLarge
-from headgate.events.wire.frames import Frame
+from headgate.events.wire.frames import text_frame
 from headgate.runtime.loop import Together, spawn
 from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.servers import instead
@@ -22,6 +22,7 @@ from .cors import Cors
 from .detach import CannotDetach, Detached, PollWatch, detach
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_answer
+from .http_parser import list_of
 from .limits import TransportLimits
 from .long_poll import FinalFrames, SessionClosed
 from .session import Session
@@ -118,7 +119,7 @@ class Engine:
         """Return an id for a session or a client, made of `owner` and 120 random bits."""
         if not _ids:
             fresh = binascii.b2a_base64(os.urandom(15 * _IDS_AT_ONCE), newline=False).translate(_TO_URL).decode()
-            _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
+            _ids.extend([fresh[at : at + 20] for at in range(0, len(fresh), 20)])
         return self.owner + _ids.pop()
 
     def end_all(self) -> None:
@@ -180,7 +181,7 @@ class Engine:
         if version != "4":
             raise eio.Refused(eio.BAD_VERSION)
         websocket = transport == "websocket"
-        if websocket and "websocket" not in eio.words(environ.get("HTTP_UPGRADE", "")):
+        if websocket and "websocket" not in list_of(environ.get("HTTP_UPGRADE", "")):
             raise eio.Refused(eio.BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
         cors: Headers = [] if websocket else self.cors.headers(environ)  # of no use to a WebSocket
         if not sid:
@@ -220,12 +221,12 @@ class Engine:
         if session.closed:  # its connect handler has ended it
             raise eio.Refused(eio.FORBIDDEN, "401 Unauthorized")
         upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
-        opening = Frame(b'0{"sid":"%b%b' % (sid.encode(), self._opening_ends[upgrades]))
+        opening = b'0{"sid":"%b%b' % (sid.encode(), self._opening_ends[upgrades])
         if not websocket:
             session.start_polling()
-            return _ok(opening.packet, self.opening_headers(sid) + cors)
+            return _ok(opening, self.opening_headers(sid) + cors)
         try:
-            detached = self.detach(environ, accept, opening.wire, start_response=start_response, takes_unsent=True)
+            detached = self.detach(environ, accept, text_frame(opening), start_response=start_response, takes_unsent=True)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):

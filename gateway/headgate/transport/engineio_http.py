@@ -83,12 +83,6 @@ def read_length(environ: WSGIEnvironment) -> int:
     return int(length)
 
 
-@lru_cache(maxsize=64)
-def words(value: str) -> frozenset[str]:
-    """Return the elements of a list header. Clients send few different values."""
-    return frozenset(list_of(value))
-
-
 def switching_protocols(environ: WSGIEnvironment) -> bytes:
     """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2). Negotiates no extension.
 
@@ -99,7 +93,7 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
     key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
     if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
         raise Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")
-    if not _KEY.fullmatch(key) or "upgrade" not in words(environ.get("HTTP_CONNECTION", "")):
+    if not _KEY.fullmatch(key) or "upgrade" not in list_of(environ.get("HTTP_CONNECTION", "")):
         raise Refused(BAD_REQUEST, detail="not a WebSocket handshake")
     accept = b2a_base64(hashlib.sha1(key.encode() + _ACCEPT, usedforsecurity=False).digest(), newline=False)
     return (

@@ -100,16 +100,20 @@ class HttpConnection:
             return
         except OSError:
             received = b""
-        waited_s = time.monotonic() - self.waits_since_s if self.waits_since_s else 0.0
-        self._stop_watcher()
+        waited_s = 0.0
+        if self._watcher is not None:
+            waited_s = time.monotonic() - self.waits_since_s
+            self._stop_watcher()
         if not received:
             self.close()
             return
         self._parser.feed(received)
         event = self._parser.next_event()
-        if isinstance(event, Request | Bad):
+        if isinstance(event, Bad):
             self._pending = event
-            if isinstance(event, Request) and not event.body_bytes and not _is_foreign(self._server, self._peer, event):
+        elif isinstance(event, Request):
+            self._pending = event
+            if not event.body_bytes and not _is_foreign(self._server, self._peer, event):
                 route = route_for(self._server.routes, event)
                 if isinstance(route, NeverWaits):
                     self._ask_in_hub(event, route)
@@ -117,14 +121,15 @@ class HttpConnection:
         spawn(self.serve, waited_s)
 
     def _ask_in_hub(self, request: Request, route: NeverWaits) -> None:
-        routed = RoutedRequest(bytes, request, route, self._environ(request))
+        routed = RoutedRequest(bytes, request, route.route, self._environ(request))
         self._server.on_request()
         self._server.connections.work(self)  # so that a newer connection of its address does not end it
-        with suppress(OSError):  # the client is gone
+        try:
             self._asked = (self._ask(routed),)
-        if self.is_taken or self._asked is None:
+        except OSError:  # the client is gone
             self.close()
-        else:
+            return
+        if not self.is_taken:
             spawn(self.serve)
 
     def _ask(self, routed: RoutedRequest) -> Answer | None:

@@ -21,6 +21,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from headgate.runtime.machine import between
 
 MAX_LINE_BYTES = 8192
@@ -82,7 +84,7 @@ MACHINE = between(
 )
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """The head of a request. The connection ends after its answer if it `ends`."""
 
     method: str
@@ -256,7 +258,8 @@ class RequestParser:
             return None
         length = digits.decode()
         self.block = b"%b%b%b" % (before, digits, self._behind)
-        self._last = last._replace(fields={**last.fields, "CONTENT_LENGTH": length}, body_bytes=int(length))
+        fields = {**last.fields, "CONTENT_LENGTH": length}
+        self._last = msgspec.structs.replace(last, fields=fields, body_bytes=int(length))
         return self._last
 
     def _piece(self, behind: ParserState) -> bytes | End | None:
@@ -294,9 +297,10 @@ class RequestParser:
         return None
 
 
-def list_of(value: str) -> set[str]:
+@lru_cache(maxsize=64)  # clients send few different values
+def list_of(value: str) -> frozenset[str]:
     """Return the elements of a list header such as Connection, in lower case (RFC 9110 section 5.6.1)."""
-    return {element.strip(" \t").lower() for element in value.split(",")} - {""}
+    return frozenset(element.strip(" \t").lower() for element in value.split(",")) - {""}
 
 
 def read_head(block: bytes) -> Request | Bad:

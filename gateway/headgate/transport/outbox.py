@@ -11,7 +11,6 @@ the session reads the log through the queue. Several clients share a session, so
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
@@ -38,7 +37,7 @@ class QueueOwner(Sender, Protocol):
         """Called once after `awaits_drain` was set, when the queue has drained to LOW_WATER or the session is over."""
 
 
-class Outbox(ABC):
+class Outbox:
     """See the module.
 
     Attributes:
@@ -60,9 +59,9 @@ class Outbox(ABC):
         self.corks = self._holds = 0
         self.polls: LongPoll | None = None
 
-    @abstractmethod
     def end(self, reason: str, *, hard: bool = False) -> None:
         """End the session."""
+        raise NotImplementedError
 
     @property
     def idle(self) -> bool:

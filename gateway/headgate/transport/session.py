@@ -103,10 +103,11 @@ class Session(Outbox):
         self.advance(SessionState.OPEN)
         self.wire = wire
         self._start_deadlines()
+        wire.open(already_received, unsent)
         if unsent:
             self.server.writes.add(wire.flush)
-        wire.open(already_received, unsent)
-        self.flush()
+        else:
+            self.flush()
 
     def _start_deadlines(self) -> None:
         self.heartbeat.start(self)

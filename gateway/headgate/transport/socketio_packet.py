@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +23,7 @@ class Malformed(ValueError):
     """A client must not send this packet. The message gives the reason, for the close frame."""
 
 
-class Packet(NamedTuple):
+class Packet(msgspec.Struct, frozen=True, gc=False):
     """A packet of a client. The `data` of an EVENT is a list that begins with a name, and of an ACK a list."""
 
     kind: int

@@ -63,8 +63,14 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(serve: Serve, 
 
     served = serve(application)
     served.send(REQUEST + behind)
-    ((sock, received, _, unsent),) = taken
-    assert (unsent, received, served.greenlet.dead, os.get_blocking(sock.fileno())) == (b"", behind, True, False)
+    (detached,) = taken
+    sock = detached.sock
+    assert (detached.unsent, detached.received, served.greenlet.dead, os.get_blocking(sock.fileno())) == (
+        b"",
+        behind,
+        True,
+        False,
+    )
     sock.send(b" and more")
     assert served.peer.recv(100) == b"the answer and more"
     served.peer.sendall(b"later")

@@ -106,9 +106,9 @@ class Process:
         return answer
 
     def _socket(self, request: RoutedRequest) -> None:
-        sock, received, *_ = detach(dict(request.environ), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)
-        self.sockets.append(sock)
-        sock.send(received.upper())
+        detached = detach(dict(request.environ), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)
+        self.sockets.append(detached.sock)
+        detached.sock.send(detached.received.upper())
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
         gevent.sleep(0)

@@ -121,6 +121,11 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
     return frame(wire, len(head), event.topic, offset, len(data), event.time_ms)
 
 
+def text_frame(packet: bytes) -> bytes:
+    """Return an Engine.IO packet as a text frame."""
+    return _header(_FIN_TEXT, len(packet)) + packet
+
+
 def pong_frame(payload: bytes) -> bytes:
     """Return the answer to a WebSocket ping with this payload (at most 125 bytes, RFC 6455 section 5.5)."""
     return _header(_FIN_PONG, len(payload)) + payload

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from time import monotonic, time
 from traceback import extract_tb, format_exception_only
-from typing import Any
 
 import structlog
 
@@ -101,9 +99,8 @@ class Logins:
         if self._tokens is not None and settings.token_jwks_url is not None:
             self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
             self._tokens.may_come = self._jwks.may_bring
-        # Verifying a token by a public key takes up to 1 ms, and a hundred may come at once. An application's authenticator may
-        # wait.
-        self._reading_tokens: AbstractContextManager[Any] = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
+        # Verifying a token by a public key takes up to 1 ms, and a hundred may come at once.
+        self._reading_tokens = Share(TOKENS_SHARE_S)
         # Development is one machine, where an address identifies no client.
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
         self.failed_rates = self._failed.rates
@@ -263,7 +260,7 @@ class Logins:
         if identity is None:  # otherwise these keys have proved its token, which is not an API key
             of_key = self._api_keys.identify(handshake) if again and self._api_keys is not None else None
             identity = of_key or self._proven_identity(handshake, tokens, user)
-            if not identity.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
+            if not identity.may_enter(self._settings.served(handshake.namespace), self._settings.namespaces[0]):
                 raise Unauthorized(Reason.WRONG_NAMESPACE)
             if of_key is not None:
                 if key_of(of_key.user) != ADMIN:  # HEADGATE_ADMIN_KEY needs no Redis
@@ -278,8 +275,7 @@ class Logins:
 
     def _proven_identity(self, handshake: Handshake, tokens: Tokens | None, user: str | None) -> Identity:
         """Return the authenticator's answer. For a repeated token this is the first answer."""
-        token = handshake.token
-        if tokens is None or token is None:
+        if tokens is None or (token := handshake.token) is None:
             return self._authenticated(handshake, user).with_own_topics()
         proven = self._proven.get(token, tokens.keys)
         identity = proven or self._authenticated(handshake).with_own_topics()
@@ -299,14 +295,14 @@ class Logins:
             return identity
         began_s = monotonic()
         try:
-            if self._tokens is not None and self._tokens.are_quick:
-                identity = call_application(self.authenticator, handshake)
-            elif self.is_application:
+            if self.is_application:
                 with deadline(LOGIN_S):
                     identity = self._asked(handshake, user)
+            elif self._tokens is None or self._tokens.are_quick:
+                identity = self._by_token(handshake)
             else:
                 with self._reading_tokens:
-                    identity = call_application(self.authenticator, handshake)
+                    identity = self._by_token(handshake)
             if not isinstance(identity, Identity | None):
                 raise TypeError(f"the authenticator returned {type(identity).__name__}; expected an Identity or None")
         except HeadgateError:

@@ -178,8 +178,9 @@ def test_logins_at_the_same_time_do_not_pass_the_limit_of_an_address(token: str,
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a connection", "over HTTP"])
+@pytest.mark.parametrize("is_replacing", [False, True], ids=["from the start", "in place of tokens"])
 def test_an_authenticator_without_an_answer_has_failed_and_so_have_the_logins_that_wait_for_it(
-    again: bool, monkeypatch: pytest.MonkeyPatch
+    is_replacing: bool, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of an address are under way, and the third waits. Each is answered and counted, and none counts as a guess."""
     monkeypatch.setattr(module, "LOGIN_S", 0.01)
@@ -190,7 +191,8 @@ def test_an_authenticator_without_an_answer_has_failed_and_so_have_the_logins_th
         answers.wait()
         return Identity("ana")
 
-    tried = logins(authenticator)
+    tried = logins(None if is_replacing else authenticator, settings=replace(SETTINGS, token_secret=SECRET.decode()))
+    tried.authenticator = authenticator
 
     def outcome() -> str:
         with pytest.raises(Unauthorized) as caught:

@@ -69,9 +69,9 @@ class Admission(Generic[C]):
         Raises LimitReached: `clients_per_user` or `clients_per_address`.
         """
         if user != ANONYMOUS:
-            self.places.check(user, self._count_of(user))
+            self.places.check(user, len(self._of_user.get(user, ())))
         if address is not None:
-            self.addresses.check(address, self._count_at(address))
+            self.addresses.check(address, self._at.get(address, 0))
 
     def join(self, client: C, address: str | None) -> None:
         self._index(client, client.identity)
@@ -116,21 +116,20 @@ class Admission(Generic[C]):
         return list(self._of_token.get(token_id, ()))
 
     def _index(self, client: C, identity: Identity) -> None:
-        self._of_user.setdefault(identity.user, set()).add(client)
-        self._report(identity.user)
+        clients = self._of_user.setdefault(identity.user, set())
+        clients.add(client)
+        if identity.user != ANONYMOUS:
+            self.places.changed(identity.user, len(clients))
         if identity.token_id is not None:
             self._of_token.setdefault(identity.token_id, set()).add(client)
 
     def _forget(self, client: C) -> None:
         identity = client.identity
         _discard(self._of_user, identity.user, client)
-        self._report(identity.user)
+        if identity.user != ANONYMOUS:
+            self.places.changed(identity.user, self._count_of(identity.user))
         if identity.token_id is not None:
             _discard(self._of_token, identity.token_id, client)
-
-    def _report(self, user: str) -> None:
-        if user != ANONYMOUS:
-            self.places.changed(user, self._count_of(user))
 
     def _count_at(self, address: str) -> int:
         return self._at.get(address, 0)
@@ -160,7 +159,9 @@ class PendingSessions:
 
         Raises LimitReached: `unjoined_per_address`.
         """
-        if address is not None and self._at.get(address, 0) >= self._per_address > 0:
+        if not self._per_address or address is None:
+            return
+        if self._at.get(address, 0) >= self._per_address:
             raise LimitReached("unjoined_per_address", self._per_address, SESSION_RETRY_S)
         self.add(session, address)
 

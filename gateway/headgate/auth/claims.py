@@ -15,7 +15,7 @@ import msgspec
 
 from headgate.errors import HeadgateError, InvalidRequest, Unauthorized, UnknownNamespace
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.events.topic import check_namespace, check_pattern, user_word
+from headgate.events.topic import USERS, check_namespace, check_pattern, user_word
 
 from .identity import ANONYMOUS, Identity, check_name_in_grant
 
@@ -71,7 +71,7 @@ class ClaimRules:
     issuer: str | None = None
 
     def identity(self, payload: bytes) -> Identity:
-        """Return the identity that a payload describes. Raises Unauthorized with its reason."""
+        """Return the identity that a payload describes, with the user's own topics. Raises Unauthorized with its reason."""
         claims = _read(payload)
         user, expires_at = claims.sub, claims.exp
         if expires_at is None or claims.aud is None or user is None:
@@ -87,9 +87,12 @@ class ClaimRules:
         if (token_id := claims.jti) is not None and not (token_id.isprintable() and 0 < len(token_id) <= MAX_ID_CHARACTERS):
             raise _fault(Reason.INVALID_CLAIM, "jti")
         word = _word(user)
+        own = f"{USERS}.{word}.#"
+        subscribe = _grants(claims.subscribe, "subscribe", user, word) if claims.subscribe else ()
         return Identity.of_checked(
             user,
-            subscribe=_grants(claims.subscribe, "subscribe", user, word) if claims.subscribe else (),
+            own,
+            subscribe=subscribe if own in subscribe else (*subscribe, own),
             publish=_grants(claims.publish, "publish", user, word) if claims.publish else (),
             expires_at=expires_at + self.leeway_s,
             token_id=token_id,

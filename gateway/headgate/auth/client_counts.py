@@ -102,8 +102,8 @@ class ClientCounts:
 
     def changed(self, user: str, own: int) -> None:
         """Record the number of clients that a user now has in this process."""
-        if self.max_clients and self._is_shared(user, own):
-            shown = own if own >= self._quiet() else 0
+        if self.max_clients and (not self._most_quiet or self._is_shared(user, own)):
+            shown = own if not self._most_quiet or own >= self._quiet() else 0
             self._changed[user] = shown
             answer = self._answers.get(user)
             if answer is not None and answer.may_have > own + self._share():
@@ -163,8 +163,6 @@ class ClientCounts:
 
     def _is_shared(self, user: str, own: int) -> bool:
         """Return whether to send a count, because it or the last one sent is large enough."""
-        if not self._most_quiet:
-            return True
         was_shared = user in self._shared
         if own >= self._quiet():
             self._shared.add(user)

@@ -44,7 +44,8 @@ class Expiry(Generic[C]):
 
     def set(self, client: C, expires_at: float | None) -> None:
         """Set when a client expires, in seconds since 1970, or None for never. Replaces the earlier value."""
-        self.forget(client)
+        if client in self._slot_of or client in self._due:
+            self.forget(client)
         if expires_at is None:
             return
         left_s = min(expires_at - self._now(), LONGEST_S)

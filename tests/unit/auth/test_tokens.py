@@ -91,9 +91,9 @@ def refused(tokens: Tokens, shown: object) -> Unauthorized:
 
 
 def test_a_token_gives_its_user_grants_and_expiry() -> None:
-    """`subscribe` and `publish` are the token's; the gateway adds the user's own topics."""
+    """`subscribe` and `publish` are the token's, with the user's own topics."""
     found = one_secret().verify(token(publish=["chat.{sub}"], jti="t1"))
-    assert found == Identity("ana", ("orders.#",), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
+    assert found == Identity("ana", ("orders.#", "users.ana.#"), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
 
 
 @pytest.mark.parametrize("algorithm", list(PRIVATE))

@@ -163,6 +163,7 @@ class Joining:
             self._charge(namespace, identity, address)
             stream.cork()
             client = self._take_in(namespace, stream.sid, identity, stream, address)
+            self.streams += 1
             if self._logins.is_application:
                 client.auth = handshake.auth
             self._welcome(stream, namespace, client, wanted, point, is_strict=is_strict)
@@ -228,7 +229,6 @@ class Joining:
         client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
         connection.owners = (*connection.owners, client)
-        self.streams += isinstance(connection, Stream)
         return client
 
     def _find_place(self, user: str, address: str | None) -> None:

@@ -95,14 +95,13 @@ class Shedding:
     ) -> None:
         self.max_clients, self._count = max_clients, count
         self._now_s, self._spread = now_s, spread
-        self.state = State.ADMITTING
+        self.state, self._is_refusing = State.ADMITTING, False
         self._late_beats = 0
         self._calm_from_s = 0.0
 
     def beat(self, lag_s: float) -> None:
         """Take one beat of the loop with its lag. Runs in the hub, never waits."""
-        refusing = self.state in _REFUSING
-        if lag_s >= (LAG_S / 2 if refusing else LAG_S):
+        if lag_s >= (LAG_S / 2 if self._is_refusing else LAG_S):
             self._late_beats += 1
             self._take(Step.LATE)
             if self.state is State.STRAINED and self._late_beats >= LATE_BEATS:
@@ -119,28 +118,28 @@ class Shedding:
 
     def check_session(self, sessions: int) -> None:
         """Refuse a new session beyond `sessions`. Raises Overloaded if the loop lags, and LimitReached (`clients`)."""
-        self._check_lag()
+        if self._is_refusing:
+            raise self._overloaded()
         if 0 < self.max_clients <= max(sessions, self._count()):
             raise self._full()
 
     def check_client(self, *, returning: bool) -> None:
         """Refuse another client. `returning` means that it was here before. Raises as `check_session`."""
-        self._check_lag()
+        if self._is_refusing:
+            raise self._overloaded()
         reserved = 0 if returning else self.max_clients // RETURNING_SHARE
         if 0 < self.max_clients <= self._count() + reserved:
             raise self._full()
 
     def word(self) -> str:
         """Return the state as a word for people: `admitting`, `full` or `shedding`."""
-        if self.state in _REFUSING:
+        if self._is_refusing:
             return "shedding"
         return "full" if 0 < self.max_clients <= self._count() else "admitting"
 
-    def _check_lag(self) -> None:
-        # Three times in a join. A lookup in _REFUSING would hash the enum, which Python code does.
-        if self.state is State.SHEDDING or self.state is State.RECOVERING:
-            SHED.labels("lag").inc()
-            raise Overloaded(self._spread(*LAG_RETRY_S))
+    def _overloaded(self) -> Overloaded:
+        SHED.labels("lag").inc()
+        return Overloaded(self._spread(*LAG_RETRY_S))
 
     def _full(self) -> LimitReached:
         SHED.labels("clients").inc()
@@ -149,4 +148,5 @@ class Shedding:
     def _take(self, step: Step) -> None:
         before, self.state = self.state, _MACHINE[self.state, step]
         if self.state is not before:
-            SHEDDING.set(self.state in _REFUSING)
+            self._is_refusing = self.state in _REFUSING
+            SHEDDING.set(self._is_refusing)

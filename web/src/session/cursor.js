@@ -1,14 +1,14 @@
 /**
  * The cursor: the position of this client in the log, and which event is a duplicate. No I/O.
  *
- * In: positions from `welcome`, `cursor` and every dispatched event. Out: the position that the next CONNECT resumes
- * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
- * below it is a duplicate, unless it is marked `replayed` and belongs to a replay that a pattern has asked for (replays.js).
+ * In: positions from `welcome`, `cursor` and every dispatched event. Out: the position from which the next CONNECT resumes, and `admit`, which says which
+ * patterns may see an event. An event is new if and only if its offset is above the cursor. One at or below it is a duplicate, unless it is marked
+ * `replayed` and belongs to a replay that a pattern has asked for (replays.js).
  *
- * A position is an epoch and an offset. Offsets go on when the log begins another epoch, so another epoch alone renames the
- * position. If the log has lost its end, a gap moves the position back to where the lines part, and what comes above it is new.
+ * A position is an epoch and an offset. Offsets continue when the log begins another epoch, so a new epoch alone only renames the position. If the log has
+ * lost its end, a gap moves the position back to the last common event, and everything above it is new.
  *
- * The state is that of the last connection as long as its messages are dispatched, even if it has broken since.
+ * While messages of a connection are dispatched, the state is that of this connection, even if it has broken in the meantime.
  *
  * @import { EventMeta, Position, Since, Welcome } from "../language/protocol.js"
  * @typedef {"none" | "live" | "resuming" | "catching_up" | "announced"} Standing
@@ -17,14 +17,12 @@
 import { Machine } from "../base/machine.js";
 
 /**
- * `none`: there is no position yet. `live`: events come as they are published. `resuming`: a CONNECT asks to go on from the
- * position. `catching_up`: the gateway reads on from the log. `announced`: the gateway stands in another log, or the log has
- * lost its end, and the gap about it has not been dispatched. Until it has, the client resumes from the old position: if the
- * connection breaks in between, the next one must report the loss again.
+ * `none`: there is no position yet. `live`: events come as they are published. `resuming`: a CONNECT asks to continue from the position. `catching_up`: the
+ * gateway reads missed events from the log. `announced`: the log is another one or has lost its end, and the gap that reports this has not been dispatched.
+ * Until then the client resumes from the old position. If the connection breaks in between, the next one must report the loss again.
  *
- * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
- * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: a gap, the log
- * or its end was lost.
+ * `resume`: an attempt begins · `accept`: a welcome, and the gateway continues from here · `announce`: a welcome, and it does not · `replay`: a new event,
+ * read from the log · `follow`: a live event, or the report that everything was sent · `lose`: a gap, because the log or its end was lost.
  * @type {Record<Standing, Partial<Record<Step, Standing>>>}
  */
 export const CURSOR = {
@@ -39,14 +37,14 @@ export const CURSOR = {
 const NOTHING = -1;
 
 /**
- * @param {Position | undefined} from where an earlier page stopped
+ * @param {Position | undefined} from the position where an earlier page stopped
  * @param {ReturnType<typeof import("./replays.js").createReplays>} replays
  */
 export function createCursor(from, replays) {
   const standing = new Machine(CURSOR, from ? "resuming" : "none", (was) => standing.is(was) || changed(standing.is("live")));
   /** The position to resume from. */
   let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
-  /** Everything up to here has been seen. */
+  /** Everything up to this offset has been seen. */
   let seen = offset;
   /** The position in the other log. @type {Position} */
   let announced;
@@ -58,7 +56,7 @@ export function createCursor(from, replays) {
     offset = seen = to;
   }
 
-  /** Every event above an offset is new again, though some of them were seen. @param {number} to */
+  /** Every event above an offset is new again, although some of them were seen. @param {number} to */
   function lose(to) {
     seen = Math.min(seen, to);
     losses++;
@@ -66,13 +64,13 @@ export function createCursor(from, replays) {
     standing.take("lose");
   }
 
-  /** The log was lost: another begins, of which anything may come. Until something does, resume from where it was announced. */
+  /** The log was lost, and any event of the new one may come. Until one does, resume from the announced position. */
   function restart() {
     if (standing.is("announced")) ({ epoch, offset } = announced);
     lose(NOTHING);
   }
 
-  /** Nothing at or below an offset is still to come; another epoch goes on with the log. @param {number} to @param {string} [of] epoch */
+  /** Nothing at or below an offset is still to come. The log may continue in another epoch. @param {number} to @param {string} [of] epoch */
   function skip(to, of = epoch) {
     if (standing.is("announced")) restart();
     epoch = of;
@@ -83,12 +81,12 @@ export function createCursor(from, replays) {
   const position = () => (standing.is("none") ? undefined : { epoch, offset });
 
   return {
-    /** Name what is called when the state has changed, with whether it is live. @param {(isLive: boolean) => void} act */
+    /** Set the function that is called when the state has changed, with whether it is live. @param {(isLive: boolean) => void} act */
     watch(act) {
       changed = act;
     },
 
-    /** Return where the client stands against the log. */
+    /** Return where the client stands in the log. */
     state: () => standing.state,
 
     /** Return the position to resume from. */
@@ -97,10 +95,10 @@ export function createCursor(from, replays) {
     /** Return the offset up to which everything of the present log has been seen. */
     seen: () => seen,
 
-    /** Return how often the log or its end was lost. An answer to an earlier request may hold lost events. */
+    /** Return how often the log or its end was lost. The answer to a request from before a loss may hold lost events. */
     losses: () => losses,
 
-    /** An attempt begins. Return the position that its CONNECT asks to resume from. */
+    /** An attempt begins. Return the position from which its CONNECT asks to resume. */
     resume() {
       standing.take("resume");
       return position();
@@ -109,10 +107,10 @@ export function createCursor(from, replays) {
     /**
      * Take the gateway's welcome.
      *
-     * The gateway goes on from our position, under the newest epoch: what the log still has follows, after a gap if that is
-     * not all. From a lower one, or in another log: after a gap that moves us there. A new client starts at the head.
+     * If the gateway continues from our position, in the newest epoch, the rest of the log follows, after a gap if some of it is gone. If it continues from a
+     * lower position or in another log, a gap that moves us there comes first. A new client starts at the head.
      * @param {Welcome} welcome
-     * @returns {boolean} false: none was due
+     * @returns {boolean} false: no welcome was due
      */
     welcome({ epoch: of, offset: at, resumed, from }) {
       if (!standing.can("accept")) return false;
@@ -142,7 +140,7 @@ export function createCursor(from, replays) {
 
     restart,
 
-    /** The log has lost its end above an offset, and goes on in another epoch. @param {number} to @param {string} of epoch */
+    /** The log has lost its end above an offset, and continues in another epoch. @param {number} to @param {string} of epoch */
     rollBack(to, of) {
       epoch = of;
       offset = Math.min(offset, to);
@@ -150,8 +148,8 @@ export function createCursor(from, replays) {
     },
 
     /**
-     * Count an event as seen. Return which patterns' handlers may see it, to be called once for each pattern that matches;
-     * null: it is a duplicate.
+     * Count an event as seen. Return a function that says whether the handlers of a pattern may see it, to be called once for each matching pattern; null:
+     * the event is a duplicate.
      * @param {EventMeta} meta
      * @returns {((pattern: string) => boolean) | null}
      */

@@ -1,8 +1,8 @@
 /**
- * Delivery: gives an event to the handlers of the patterns that match, wherever it comes from: in its turn, or read again from the log.
- * It remembers the latest that handlers have had, for a gateway that asks (`headgate trace`).
+ * Delivery: gives each event, live or read from the log, to the handlers of the matching patterns. It remembers the latest events that handlers have had,
+ * for a gateway that asks (`headgate trace`).
  *
- * What it remembers is of one epoch, as the cursor names it: in another one an offset may be another event's.
+ * These offsets are of one epoch, that of the cursor, because in another epoch an offset may belong to another event.
  *
  * @import { EventMeta } from "../language/protocol.js"
  * @import { Handlers } from "./session.js"
@@ -18,16 +18,16 @@ const MOST = 1000;
  * @param {ReturnType<typeof import("../subscriptions/own-topics.js").createOwnTopics>} own
  */
 export function createDelivery(gate, cursor, own) {
-  /** Their offsets. @type {number[]} */
+  /** The offsets of the latest events that handlers have had. @type {number[]} */
   let had = [];
-  /** Nothing is known of other events up to here. */
+  /** Whether handlers have had an event at or below this offset is unknown, unless `had` has it. */
   let since = 0;
   /** @type {string | undefined} */
   let epoch;
-  /** Ids of events that this page has published, and that its handlers are not to get. @type {Set<string>} */
+  /** Ids of events that this page has published and its own handlers must not get. @type {Set<string>} */
   const leftOut = new Set();
 
-  /** Return the position. Forget everything if the epoch is another one. */
+  /** Return the position. Forget the offsets of another epoch. */
   function stand() {
     const position = cursor.position();
     if (position && position.epoch !== epoch) {
@@ -38,7 +38,7 @@ export function createDelivery(gate, cursor, own) {
   }
 
   return {
-    /** Keep an event of this page's own from its handlers. @param {string} id */
+    /** Do not give an event of this page to its handlers. @param {string} id */
     leaveOut(id) {
       leftOut.add(id);
       const [first] = leftOut;
@@ -46,7 +46,7 @@ export function createDelivery(gate, cursor, own) {
     },
 
     /**
-     * Call the handlers of an event. Return how many there were. A handler of `users.me.…` gets the topic by that name.
+     * Call the handlers of an event and return their number. A handler of `users.me.…` gets the topic in that form.
      * @param {string} topic @param {any} data @param {EventMeta} meta
      * @param {(pattern: string) => boolean} admits whether a pattern's handlers may see it
      */
@@ -54,7 +54,7 @@ export function createDelivery(gate, cursor, own) {
       const mine = own.mine(topic);
       const describe = (/** @type {string} */ pattern) => ({ id: null, offset: null, replayed: false, ...meta, topic: isMine(pattern) ? mine : topic, data, pattern });
       if (leftOut.has(/** @type {string} */ (meta.id))) {
-        // A load needs it for after an answer that may be older.
+        // A load applies it after an answer that may be older.
         for (const load of gate._loads) load._takeOwn([topic, mine], describe);
         return 0;
       }
@@ -66,7 +66,7 @@ export function createDelivery(gate, cursor, own) {
       return handlers;
     },
 
-    /** Return whether handlers have had the event at an offset, as far as it is known: of those above `since`; and the position. @param {number} offset */
+    /** Return the position, and whether handlers have had the event at an offset, which is known for offsets above `since`. @param {number} offset */
     handled: (offset) => ({ ...stand(), handled: had.includes(offset), since }),
   };
 }

@@ -1,30 +1,30 @@
 /**
- * Gaps: events that this client did not get, as the gateway reports them; their repair from the log; the count of those still missing.
+ * Gaps: events that this client did not get, as the gateway reports them, their repair from the log, and the number still missing.
  *
  * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
  * `resync`, replayed events. A gap is reported when its notice is dispatched, before anything later.
  *
- * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
- * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first. If it goes on in another epoch,
- * the log may have lost those that a repair has brought. The gateway knows the position alone, so the client reports them.
+ * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one sends the events of the gap as well. Each
+ * of them reaches the handlers once, by the repair or in its turn, whichever comes first. If the next connection continues in another epoch, the log may
+ * have lost events that a repair has fetched. The gateway knows only the position, so the client reports them.
  *
  * @import { EventMeta, Gap, Position } from "../language/protocol.js"
  * @import { Job } from "./repair.js"
  *
  * @typedef {{ repairing: boolean, lost: boolean }} Fate
- * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and the epoch in which they are meant: now's unless given
+ * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and their epoch, default the present one
  *
  * @typedef {object} GapsOwner
  * @property {ReturnType<typeof import("./delivery.js").createDelivery>["deliver"]} deliver
- * @property {{ gaps: number, missed: number }} counts how many there were, and how many of their events are missing, as far as they are numbered
+ * @property {{ gaps: number, missed: number }} counts the number of gaps, and of their missing events as far as it is known
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @property {ReturnType<typeof import("./replays.js").createReplays>} replays
  * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ request: (name: string, body: object) => Promise<any> }} connection
- * @property {{ waitMs: () => number, turn: (patienceMs: number) => Promise<void> | undefined }} requests `waitMs` takes a request out of the budget and returns 0; else
- *   how long to wait for one; `turn` waits for it
+ * @property {{ waitMs: () => number, turn: (patienceMs: number) => Promise<void> | undefined }} requests `waitMs` takes a request out of the budget and returns 0, or
+ *   returns how long to wait for one; `turn` waits for it
  * @property {(name: string, body: any) => void} tell a lifecycle event
- * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
+ * @property {((gap: Gap & Fate) => void)} [resync] called when events are lost
  */
 import * as wire from "../language/protocol.js";
 import { createRepair } from "./repair.js";
@@ -33,12 +33,12 @@ import { meets } from "../language/pattern-index.js";
 /** @param {GapsOwner} owner */
 export function createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell, resync }) {
   const repair = createRepair(fetch, requests.waitMs, repaired);
-  /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
+  /** Repairs, finished or not, of gaps that no later event has passed. @type {Job[]} */
   let open = [];
-  /** Whether handlers are called with events of a page. */
+  /** Whether handlers are being called with events of a page of the log. */
   let isReading = false;
 
-  /** Whether an event was left out by a full queue, and no stronger policy kept it. @param {Job} job @param {string} topic */
+  /** Whether a full queue has dropped an event, and no stronger policy has kept it. @param {Job} job @param {string} topic */
   const dropped = ({ patterns, kept }, topic) => !kept.some((each) => meets(each, topic)) && patterns.some((each) => meets(each, topic));
 
   function clear() {
@@ -51,13 +51,13 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     const { from, to, reason, recoverable } = gap;
     counts.gaps++;
     if (reason === wire.ROLLED_BACK) {
-      // These were seen, and are no longer in the log.
+      // These events were seen, and are no longer in the log.
       const end = /** @type {number} */ (from) - 1;
       cursor.rollBack(end, /** @type {string} */ (gap.epoch));
       repair.giveUp(end);
       for (const { had } of open) for (const offset of had.keys()) if (offset > end) had.delete(offset);
     } else counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
-    // In the ranges of other reasons there may be later events of another policy.
+    // The ranges of other reasons may contain later events for patterns with another policy.
     if (reason === wire.LOG_LOST) {
       cursor.restart();
       clear();
@@ -77,14 +77,15 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
   }
 
   /**
-   * @param {string} pattern @param {number | null} from @param {number | null} to @param {string | undefined} epoch in which these offsets are meant
+   * Read one page of the log.
+   * @param {string} pattern @param {number | null} from @param {number | null} to @param {string | undefined} epoch of these offsets
    * @param {(topic: string, data: any, meta: EventMeta) => void} each
    * @returns {Promise<number | null>} where the next page begins
    */
   async function page(pattern, from, to, epoch, each) {
     const losses = cursor.losses();
     const { events, next } = await connection.request(wire.REPLAY, { pattern, from, to, epoch });
-    // It may hold what the log has lost since: this page again.
+    // The page may hold events that the log has lost since. Read it again.
     if (losses !== cursor.losses()) return from;
     isReading = true;
     for (const event of events) each(.../** @type {[string, any, EventMeta]} */ (event));
@@ -96,7 +97,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
   function fetch(job) {
     const { gap, patterns, nth, had } = job;
     return page(patterns[nth], job.from, gap.to, cursor.position()?.epoch, (topic, data, meta) => {
-      // One that an earlier pattern matches was fetched with it.
+      // An event that an earlier pattern matches was fetched with that pattern.
       const { offset, id } = /** @type {{ offset: number, id: unknown }} */ (meta);
       if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => meets(each, topic))) return;
       had.set(offset, id);
@@ -110,15 +111,15 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     const count = had.size;
     counts.missed -= count;
     if (count) tell("delivery:resumed", { ...cursor.position(), repaired: { patterns, from, to, count } });
-    // The gateway counts exactly. The others have no offset, or were trimmed, conflated or refused: they will not come.
+    // The gateway's count is exact. The others have no offset, or were trimmed, conflated or refused, and so are lost.
     const rest = /** @type {number} */ (gap.count) - count;
     if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
   }
 
   /**
-   * The client goes from one position to another, perhaps with the event there. What a repair had brought in between has come again, where the
-   * client has resumed below it: otherwise the log has lost it, and the gateway, which knows only the position, cannot tell.
-   * @param {number} before @param {number} to @param {unknown} [id] of the event
+   * The client moves from one position to another, perhaps by an event. If the client has resumed below events that a repair had fetched, they have come
+   * again. Those that have not are lost from the log. The gateway knows only the position and cannot report that.
+   * @param {number} before @param {number} to @param {unknown} [id] of the event at `to`
    */
   function pass(before, to, id) {
     for (const { gap, patterns, had, isInDoubt } of open) {
@@ -133,7 +134,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
   return {
     take,
 
-    /** A welcome continues in another epoch; the log may have lost events above its beginning. */
+    /** A welcome continues in another epoch, and the log may have lost events. */
     doubt() {
       for (const job of open) job.isInDoubt = true;
     },
@@ -147,14 +148,15 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     isReading: () => isReading,
 
     /**
-     * Take an event in its turn. Return the patterns with handlers that may see it, without those that a repair has served; null: none.
+     * Take an event in its turn. Return a function that says whether the handlers of a pattern may see it, which excludes those that a repair has served;
+     * null: none may.
      * @param {string} topic @param {EventMeta} meta
      */
     admit(topic, meta) {
       const before = cursor.position()?.offset ?? 0;
       const admits = cursor.admit(meta);
       const { offset = 0, id } = meta;
-      // Others are of a replay, which is its own pattern's.
+      // The others belong to a replay of one pattern.
       if (!admits || !open.length || offset <= before) return admits;
       pass(before, offset, id);
       open = open.filter(({ gap }) => /** @type {number} */ (gap.to) >= offset);
@@ -163,11 +165,11 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
       return (/** @type {string} */ pattern) => admits(pattern) && !brought.some(({ patterns }) => patterns.includes(pattern));
     },
 
-    /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {Range} range */
+    /** Dispatch a part of the log again, to the handlers of one pattern. @param {string} pattern @param {Range} range */
     async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
       let next = /** @type {number | null} */ (from);
-      // At least once: the gateway names the fault of a range, such as that of a gap without offsets.
+      // At least once, because the gateway checks the range, such as that of a gap without offsets.
       do {
         await requests.turn(Infinity);
         next = await page(pattern, next, to, epoch, (topic, data, meta) => {

@@ -1,13 +1,12 @@
 /**
- * The inbox: messages from the gateway, each taken in its turn, events and notices in one line.
+ * The inbox: messages from the gateway, events and notices in one queue.
  *
- * In: messages from the welcome on, in the order of arrival. Out: a call of the taker of its name, in that order, so that
- * a gap is reported before anything later. When the page is too slow, the client disconnects, dispatches the messages that have
- * arrived, and resumes after them.
+ * In: messages from the welcome on, in the order of arrival. Out: one call for each by its name, in that order, so that a gap is reported before anything
+ * later. If the page is too slow, the client disconnects, dispatches the received messages, and resumes after them.
  *
- * The line is empty whenever a connection is attempted (connection-state.js), so its messages belong to one connection
- * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
- * welcome with their beginning, and a CONNECT resumes from the last one dispatched.
+ * The queue is empty whenever an attempt to connect begins (connection-state.js), so its messages belong to one connection and begin with its welcome.
+ * Therefore the cursor never passes an event that was not dispatched. Events follow the welcome that names their beginning, and a CONNECT resumes from the
+ * last dispatched event.
  *
  * @import { Handlers } from "./session.js"
  */
@@ -18,7 +17,7 @@ import { createSlicedQueue } from "../base/sliced-queue.js";
 /**
  * @param {Pick<Handlers, "_handlerFailed">} gate
  * @param {number} limit messages that may wait
- * @param {Record<string, (...args: any[]) => void>} takes by name; a message of any other name is one of a later protocol
+ * @param {Record<string, (...args: any[]) => void>} takes by name; a message with another name is of a later protocol and is ignored
  * @param {{ overflowed: (reason: string) => void, unreadable: (error: unknown) => void, dispatched: () => void }} connection
  * @param {(name: string, body: any) => void} tell a lifecycle event
  */
@@ -37,7 +36,7 @@ export function createInbox(gate, limit, takes, connection, tell) {
     try {
       if (Object.hasOwn(takes, name)) takes[name](...(name === EVENT ? args : camelCase(args)));
     } catch (error) {
-      // Nothing could come of this connection.
+      // Without the welcome, the connection is useless.
       if (name === WELCOME) connection.unreadable(error);
       else gate._handlerFailed(error, name);
     }

@@ -1,14 +1,14 @@
 /**
- * The newest: what a returning client delivers for patterns with handlers that want only the newest event per topic (`latest` without repair).
+ * Newest: for patterns whose handlers want only the newest event of each topic (`latest` without repair), a returning client delivers only those. No I/O.
  *
- * In: events that the client has missed, which the gateway reads from the log. Out: the newest of each topic, in order, once the client
- * has everything, a gap is reported, or other handlers of the pattern want every event; how many it has replaced. No I/O.
+ * In: events that the client has missed, which the gateway reads from the log. Out: the newest event of each topic, in order, once the client has
+ * everything, a gap is reported, or another handler of the pattern wants every event; and the number of replaced events.
  *
  * @import { EventMeta } from "../language/protocol.js"
  */
 import { OVERFLOW } from "../language/protocol.js";
 
-/** Topics that may be held: then the newest so far are delivered. */
+/** The most topics with a held event. Beyond it the held events are delivered. */
 const MOST = 1000;
 
 /**
@@ -17,9 +17,9 @@ const MOST = 1000;
  * @param {(name: string, body: any) => void} tell a lifecycle event
  */
 export function createNewest(subscriptions, deliver, tell) {
-  /** By pattern and topic, the latest last. @type {Map<string, [topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean]>} */
+  /** Events by pattern and topic, the latest last. @type {Map<string, [topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean]>} */
   const held = new Map();
-  /** Those of held events. @type {Set<string>} */
+  /** The patterns of held events. @type {Set<string>} */
   const patterns = new Set();
   let conflated = 0;
 
@@ -33,11 +33,11 @@ export function createNewest(subscriptions, deliver, tell) {
   }
 
   return {
-    /** Return whether a missed event is held for the handlers of a pattern, or for none. @param {string} pattern @param {string} topic @param {any} data @param {EventMeta} meta */
+    /** Hold a missed event, if the handlers of a pattern want only the newest. Return whether it is held. @param {string} pattern @param {string} topic @param {any} data @param {EventMeta} meta */
     holds(pattern, topic, data, meta) {
       const { overflow = "", repair } = subscriptions.find(pattern) ?? {};
       if (overflow !== OVERFLOW[1] || repair) {
-        // Since the handlers want it otherwise. What they wait for comes first.
+        // The handlers have begun to want every event. The held events come first.
         if (patterns.has(pattern)) flush();
         return false;
       }
@@ -49,7 +49,7 @@ export function createNewest(subscriptions, deliver, tell) {
       return true;
     },
 
-    /** Return an offset up to which nothing is held. */
+    /** Return the offset up to which no event is held. */
     upTo: () => (held.values().next().value?.[2].offset ?? Infinity) - 1,
 
     flush,

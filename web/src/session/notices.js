@@ -1,9 +1,9 @@
 /**
  * Notices: lifecycle events, as the application gets them.
  *
- * In: a name and a body; without a body nothing is reported. Out: calls of the gate's handlers of that name, with the patterns by the names that
- * the page uses. An error without a handler goes to the console. Failed attempts of a client that was connected before do not, because it
- * connects again by itself.
+ * In: a name and a body; without a body nothing is reported. Out: calls of the gate's handlers of that name, with the patterns under the names that the page
+ * uses. An error without a handler goes to the console. A failed attempt of a client that was connected before does not, because the client reconnects by
+ * itself.
  *
  * @import { Handlers } from "./session.js"
  */
@@ -11,7 +11,7 @@ import { report } from "../base/report.js";
 
 /**
  * @param {Pick<Handlers, "trigger" | "_heard">} gate
- * @param {(patterns: string[]) => string[]} named what the page calls patterns of the wire
+ * @param {(patterns: string[]) => string[]} named returns the page's names of wire patterns
  * @param {() => unknown} wasUp whether the client was connected before
  * @param {() => void} changed
  */

@@ -1,31 +1,31 @@
 /**
  * Replays: the parts of the log that subscriptions have asked for (`since`) or miss, each until it is over. No I/O.
  *
- * In: `expect` when a handler asks, `miss` when a subscription that was active is not for now, acknowledgements, the offsets of events.
- * Out: which replayed events a pattern's handlers may see, and where a replay goes on after a reconnection. The gateway sends a replay in
- * order and then everything later, so the first new event above the acknowledgement ends it.
+ * In: `expect` when a handler asks, `miss` when an active subscription is interrupted, acknowledgements, the offsets of events. Out: which replayed events a
+ * pattern's handlers may see, and where a replay continues after a reconnection. The gateway sends a replay in order and then everything later, so the
+ * first new event above the acknowledgement ends it.
  *
- * A replayed event may be of another pattern's replay that this pattern matches as well. Handlers see that too, and no such event says how
- * far their own replay is. So all that came is noted until it is over, and it is asked for again from its start. Where the event can only be
- * its own, because the welcome has acknowledged it or no other replay is on its way, everything before it has come too: the replay goes on from there.
+ * A replayed event may belong to the replay of another pattern that matches the same topic. Handlers see such an event too, but it does not show how far
+ * their own replay is. So the client notes every event until the replay is over, and asks for the whole replay again. If an event can only belong to its own
+ * replay, because the welcome has acknowledged it or no other replay is under way, everything before it has come too, and the replay continues from there.
  *
- * Handlers of one pattern may ask for several. The gateway reads them in one go, from the earliest place on: it goes back to the start of
- * a later one, if that lies before. What came before a handler asked may come once more.
+ * Handlers of one pattern may ask for several replays. The gateway reads them in one pass, from the earliest start; for a later request that starts earlier
+ * it goes back. Events that came before a handler asked may come once more.
  *
  * @import { Position, Since } from "../language/protocol.js"
- * @typedef {{ asked: Since[], from: number, had: Set<number>, beyond: number, to: number, epoch?: string, own?: boolean }} Replay `asked`: all that
- *   is not over; `from`: no event at or below that offset is a part of it; `had`: offsets above that came, without those up to `beyond` where they are too many;
- *   `to`, `epoch`: of the acknowledgement; `own`: the gateway is known to send it
+ * @typedef {{ asked: Since[], from: number, had: Set<number>, beyond: number, to: number, epoch?: string, own?: boolean }} Replay `asked`: everything
+ *   that is not over; `from`: no event at or below that offset is a part of it; `had`: the offsets above it that came; if they were too many, those up to
+ *   `beyond` are missing; `to`, `epoch`: of the acknowledgement; `own`: whether it is certain that the gateway sends this replay
  */
 import { withSince } from "../language/since.js";
 
-/** Events noted of one replay. */
+/** The most noted events of one replay. */
 const MAX_HAD = 10_000;
-/** Below every offset: nothing of it has come. */
+/** Below every offset. Nothing of it has come. */
 const NOTHING = -1;
 
 /**
- * @param {(pattern: string) => void} givenUp called when too many events have come to know which are missing
+ * @param {(pattern: string) => void} givenUp called when so many events have come that the missing ones are unknown
  * @param {(pattern: string) => void} [over] called when a pattern's handlers have everything up to the client's position
  */
 export function createReplays(givenUp, over = () => {}) {
@@ -35,7 +35,7 @@ export function createReplays(givenUp, over = () => {}) {
   let isMixed = false;
 
   /**
-   * @param {string} pattern @param {Since} since @param {number} start no event at or below it is a part of that
+   * @param {string} pattern @param {Since} since @param {number} start no event at or below it is a part of the replay
    * @param {Set<number>} [had]
    */
   function add(pattern, since, start, had = new Set()) {
@@ -52,8 +52,8 @@ export function createReplays(givenUp, over = () => {}) {
     },
 
     /**
-     * A pattern's handlers miss everything after a position. Return what to ask for.
-     * @param {string} pattern @param {Position} position @param {number} seen the client has seen everything up to that offset of the present log, which may be another one
+     * The handlers of a pattern miss everything after a position. Return what to ask for.
+     * @param {string} pattern @param {Position} position @param {number} seen the offset up to which the client has seen everything of the present log, perhaps another one
      */
     miss(pattern, position, seen) {
       add(pattern, position, seen, replays.get(pattern)?.had);
@@ -69,38 +69,38 @@ export function createReplays(givenUp, over = () => {}) {
     },
 
     /**
-     * Ask again for the unfinished replays, each from where it continues: after an offset that the client knows.
-     * @param {(pattern: string, replays: Since[]) => void} ask @param {(pattern: string) => unknown} follows whether handlers have had what came up to the position
+     * Ask again for the unfinished replays, each from where it continues.
+     * @param {(pattern: string, replays: Since[]) => void} ask @param {(pattern: string) => unknown} follows whether handlers have everything up to the position
      * @param {Position} [position] of the client
      */
     rewind(ask, follows, position) {
       isMixed = false;
       for (const [pattern, replay] of replays) {
         let asked = replay.asked.map((since) => ("offset" in since ? { ...position, ...since } : since));
-        // The last so many events need not be all that has come since.
+        // `last` events may be fewer than have come since.
         if (position && follows(pattern)) asked = withSince(asked, position);
         if (asked.length > 1) isMixed = true;
-        // An offset above the position may be one that its epoch never had.
+        // An offset above the position may not exist in its epoch.
         Object.assign(replay, { asked, from: Math.min(replay.from, position?.offset ?? Infinity), to: Infinity, own: false });
         ask(pattern, asked);
       }
     },
 
     /**
-     * A pattern is acknowledged, with the newest offset of the log: later events are not part of a replay.
-     * @param {string} pattern @param {number} [to] @param {string} [epoch] if that is later than the client's @param {boolean} [own] nothing else comes before it
+     * A pattern is acknowledged, with the newest offset of the log. Later events are not part of a replay.
+     * @param {string} pattern @param {number} [to] @param {string} [epoch] if it is later than the client's @param {boolean} [own] whether nothing else comes before it
      */
     acknowledge(pattern, to = Infinity, epoch, own) {
       const replay = replays.get(pattern);
       if (replay) Object.assign(replay, { to, epoch, own });
     },
 
-    /** The pattern has no handlers any more. @param {string} pattern */
+    /** The pattern has lost its last handler. @param {string} pattern */
     forget(pattern) {
       if (replays.delete(pattern)) isMixed = true;
     },
 
-    /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
+    /** The log has lost its end. Events seen above an offset do not count. @param {number} to */
     rollBack(to) {
       for (const replay of replays.values()) {
         replay.from = Math.min(replay.from, to);
@@ -111,7 +111,7 @@ export function createReplays(givenUp, over = () => {}) {
       }
     },
 
-    /** The client has come to an offset: each replay below it is over. @param {number} offset @param {string} epoch @param {boolean} [isEvent] a new one */
+    /** The client has reached an offset. Replays below it are over. @param {number} offset @param {string} epoch @param {boolean} [isEvent] whether by a new event */
     pass(offset, epoch, isEvent) {
       // An acknowledgement may be of a later epoch.
       for (const [pattern, { to, epoch: of = epoch, own }] of replays) {
@@ -119,7 +119,7 @@ export function createReplays(givenUp, over = () => {}) {
       }
     },
 
-    /** Return whether an event comes to the handlers of a pattern for the first time, if that is known of it. @param {string} pattern @param {number} offset */
+    /** Return whether the handlers of a pattern get an event for the first time. @param {string} pattern @param {number} offset */
     isFirst(pattern, offset) {
       const replay = replays.get(pattern);
       if (!replay || offset <= replay.from) return true;
@@ -134,7 +134,7 @@ export function createReplays(givenUp, over = () => {}) {
     },
 
     /**
-     * Return whether the handlers of a pattern may see an event: a new one, or an old one if it may belong to the replay.
+     * Return whether the handlers of a pattern may see an event, which is new or may belong to the replay.
      * @param {string} pattern @param {number} offset @param {boolean} isNew
      */
     admit(pattern, offset, isNew) {

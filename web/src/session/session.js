@@ -1,11 +1,10 @@
 /**
- * The session: the exchange between one gate and its gateway, over any number of connections. It puts the parts together.
+ * The session: the exchange between one gate and its gateway, over any number of connections. It composes the parts.
  *
- * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A
- * message goes connection → inbox → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate → own topics →
- * subscriptions → requests → connection.
+ * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A message takes the path connection →
+ * inbox → welcome, status, gaps or cursor → delivery → gate. A handler takes the path gate → own topics → subscriptions → requests → connection.
  *
- * Each part is made of those above it. Those that call back (cursor, connection, changes) learn last whom to call.
+ * Each part is made from the parts above it. Those that call back (cursor, connection, changes) get their callees last.
  *
  * @import { ConnectionState, Status } from "../connection/connection-state.js"
  * @import { ConnectionOptions } from "../connection/connection.js"
@@ -15,29 +14,29 @@
  * @import { Fate } from "./gaps.js"
  *
  * @typedef {object} SessionOnlyOptions
- * @property {number} [inboxLimit] messages that may wait for a busy page, default 10000; beyond that it disconnects until it has caught up
- * @property {Record<string, any>} [auth] more for the CONNECT auth object
- * @property {Position} [resume] where an earlier page of this user stopped, from its `state`
- * @property {(gap: Gap & Fate) => void} [resync] called when events will not come
+ * @property {number} [inboxLimit] messages that may wait for a busy page, default 10000; with that many it disconnects until it has caught up
+ * @property {Record<string, any>} [auth] additional fields of CONNECT's auth object
+ * @property {Position} [resume] the position where an earlier page of this user stopped, from its `state`
+ * @property {(gap: Gap & Fate) => void} [resync] called when events are lost
  * @typedef {ConnectionOptions & SessionOnlyOptions} SessionOptions
  *
- * @typedef {object} Handlers the gate, as far as a session uses it (dispatcher.js)
+ * @typedef {object} Handlers the part of the gate that a session uses (dispatcher.js)
  * @property {(name: string, ...args: any[]) => unknown} trigger a lifecycle event
  * @property {(name: string) => void} _call the handlers of exactly this name, without arguments
  * @property {(name: string) => boolean} _heard whether the name of a lifecycle event has handlers
  * @property {(topic: string, data: any, describe: (pattern: string) => any, admits: (pattern: string) => boolean, alias: string) => number} dispatch
- *   an event; returns how many handlers ran
+ *   an event; returns the number of handlers that ran
  * @property {(error: unknown, name: string) => void} _handlerFailed
  * @property {Set<{ _takeOwn: (names: string[], describe: (pattern: string) => any) => void }>} _loads
  * @property {Set<{ _regranted: () => void }>} _rooms
  *
- * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has reported of this client and of
- *   itself; the session is null until there was a welcome
+ * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has reported about this client and
+ *   itself; the session is null until the first welcome
  *
  * @typedef {object} State
- * @property {Status} status one word for all of it (connection-state.js)
+ * @property {Status} status the state of the connection (connection-state.js)
  * @property {ConnectionState} connection
- * @property {Standing} position where the client stands against the log: live, catching_up, … (cursor.js)
+ * @property {Standing} position where the client stands in the log: live, catching_up, … (cursor.js)
  * @property {"up" | "down"} bus the gateway's link to Redis
  * @property {string | null} session
  * @property {string | null} user
@@ -45,10 +44,10 @@
  * @property {number | null} offset
  * @property {Record<string, SubscriptionState>} subscriptions pattern → requested, active, refused, … (subscription.js)
  * @property {Limits} limits
- * @property {number} received events dispatched
+ * @property {number} received events for which handlers were called
  * @property {number} waiting messages not yet dispatched
  * @property {number} gaps
- * @property {number} missed events in those gaps, as far as they are numbered, that have not been repaired
+ * @property {number} missed events of those gaps that were not repaired, as far as their number is known
  */
 import { createChanges } from "../base/changes.js";
 import { coarseOf } from "../connection/connection-state.js";
@@ -69,7 +68,7 @@ import { createStatus } from "./status.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
 import { checkWelcome, createWelcome } from "./welcome.js";
 
-/** The lifecycle events of each change of the status and of the state. */
+/** Lifecycle events that report a change of the status and of the state. */
 const STATUS_CHANGE = "status:change";
 const STATE_CHANGE = "state:change";
 
@@ -86,7 +85,7 @@ export function createSession(gate, address, options) {
   let unwatchPage;
   const { changed, watch } = createChanges();
 
-  // What the page wants.
+  // The wishes of the page.
   const replays = createReplays(
     (pattern) => {
       subscriptions.rewind(pattern, []);
@@ -115,7 +114,7 @@ export function createSession(gate, address, options) {
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ facts, subscriptions, connection, tell, retry, changed });
   const takes = {
-    /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
+    /** The cursor moves before the handlers are called, so that a handler that throws or disconnects does not make the event come again. */
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
       const isMissed = meta.replayed && /** @type {number} */ (meta.offset) > (cursor.position()?.offset ?? 0);
       const admits = gaps.admit(topic, meta);
@@ -123,7 +122,7 @@ export function createSession(gate, address, options) {
     },
     welcome(/** @type {Welcome} */ message) {
       checkWelcome(message);
-      // A gateway that welcomes has its link to Redis, or reports its loss next.
+      // A gateway that welcomes a client has its link to Redis, or reports its loss next.
       status({ bus: "up" });
       own.welcome(message.own);
       const was = cursor.position()?.epoch;
@@ -139,7 +138,7 @@ export function createSession(gate, address, options) {
     },
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
     status,
-    // A lost answer is not reported: the gateway asks for an operator, and shows that there is none.
+    // A lost answer is not reported, because the gateway shows the operator who asked that there is none.
     handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
     presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
   };
@@ -177,14 +176,14 @@ export function createSession(gate, address, options) {
 
   function greeting() {
     const resume = cursor.resume();
-    // Asked for again once the connection is up: a position and a replay do not go together in one CONNECT.
+    // Replays are asked for again once the connection is up, because one CONNECT cannot carry a position and a replay.
     replays.rewind(subscriptions.rewind, (pattern) => subscriptions.find(pattern)?.followed, resume);
-    // A new page that goes on where another stopped wants the past for all that it has.
+    // A new page that continues where another one stopped wants the past for all its patterns.
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session, resume) };
   }
 
   /**
-   * No events come for a subscription: have it ask for them when it is active again.
+   * A subscription gets no events for now. It asks for them when it is active again.
    * @param {string} pattern @param {boolean} followed whether its handlers have everything up to the client's position
    */
   function missing(pattern, followed) {
@@ -193,26 +192,26 @@ export function createSession(gate, address, options) {
     else if (position) subscriptions.rewind(pattern, replays.miss(pattern, position, cursor.seen()));
   }
 
-  /** @param {string} pattern @param {number} [offset] the newest of the log @param {string} [epoch] @param {boolean} [isFirst] nothing came before that */
+  /** @param {string} pattern @param {number} [offset] the newest of the log @param {string} [epoch] @param {boolean} [isFirst] whether nothing came before it */
   function acknowledged(pattern, offset, epoch, isFirst) {
-    // Only the last request has the end of all that was asked for.
+    // Only the acknowledgement of the last request ends all replays.
     if (!subscriptions.find(pattern)?.replays.length) replays.acknowledge(pattern, offset, epoch === cursor.position()?.epoch ? undefined : epoch, isFirst);
   }
 
   /**
    * Use another token, and ask again for subscriptions that were refused.
-   * @param {string} [given] else that of the source
+   * @param {string} [given] default: the token of the source
    */
   async function refresh(given) {
-    // Without a connection the next CONNECT asks the source by itself.
+    // Without a connection, the next CONNECT asks the source.
     const token = given ?? (connection.isUp() ? await connection.nextToken() : undefined);
-    // Until then the gateway reports the ones that the new token no longer grants, which must not be requested.
+    // Only those of before: until the answer, the gateway reports patterns that the new token no longer grants, which must not be requested again.
     const before = subscriptions.refused();
     await connection.refresh(token, given !== undefined);
     retry(before);
   }
 
-  /** The client may have other grants: ask again for what was refused. @param {import("../subscriptions/subscription.js").Subscription[]} refused */
+  /** The client may have other grants. Ask again for what was refused. @param {import("../subscriptions/subscription.js").Subscription[]} refused */
   function retry(refused) {
     for (const each of refused) each.offer("retry");
     for (const room of gate._rooms) room._regranted();
@@ -231,7 +230,7 @@ export function createSession(gate, address, options) {
       ...facts,
       ...counts,
       epoch,
-      // A later page resumes here, so it must have what handlers have not had yet.
+      // A later page resumes here, so held events, which handlers have not had yet, must lie above it.
       offset: offset && Math.min(offset, newest.upTo()),
       position: cursor.state(),
       status: connection.status(),
@@ -252,7 +251,7 @@ export function createSession(gate, address, options) {
     replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => gaps.replay(own.wired(pattern), range),
     refresh,
 
-    /** Connect. Until then there is no timer and no listener: an unopened gate costs nothing. */
+    /** Connect. Before that there is no timer and no listener, so a gate that was never opened costs nothing. */
     open() {
       if (!connection.isClosed()) unwatchPage ??= watchPage(connection.wake, connection.pause, connection.offline);
       connection.open();
@@ -261,13 +260,13 @@ export function createSession(gate, address, options) {
     /** Return the gateway's limits. */
     limits: () => facts.limits,
 
-    /** Make a request of the gateway about a topic, in its turn, unless it was aborted by then. @param {string} name @param {any} body @param {AbortSignal} [signal] @returns {Promise<any>} rejected with HeadgateError */
+    /** Send a request to the gateway in its turn, unless it was aborted by then. @param {string} name @param {any} body @param {AbortSignal} [signal] @returns {Promise<any>} rejected with HeadgateError */
     request(name, body, signal) {
       const send = () => {
         signal?.throwIfAborted();
         return connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body);
       };
-      // Sent at once where it can be: the page may end with this task.
+      // It is sent at once if possible, because the page may end with this task.
       const turn = connection.isUp() && requests.turn(body.ephemeral ? 0 : /** @type {number} */ (options.requestTimeoutMs));
       return turn ? turn.then(send) : send();
     },

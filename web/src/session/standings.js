@@ -1,8 +1,7 @@
 /**
- * Standings: how the subscription of each pattern stands, by the page's name, and the promises of waiters for another state.
+ * Standings: the state of each pattern's subscription, under the page's name, and promises that wait for a state.
  *
- * In: wire patterns with changed subscriptions, changes of the connection. Out: states and refusals; promises settled; `call`
- * for each changed pattern.
+ * In: patterns with changed subscriptions, changes of the connection. Out: states and refusals; settled promises; `call` for each changed pattern.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { SubscriptionState } from "../subscriptions/subscription.js"
@@ -15,12 +14,12 @@ import { disconnected } from "../language/errors.js";
  * @param {{ isClosed: () => boolean, refusal: () => HeadgateError | undefined, stranded: () => HeadgateError | undefined }} connection
  */
 export function createStandings(subscriptions, own, connection) {
-  /** Checks of the waiters, by pattern. @type {Map<string, Set<() => void>>} */
+  /** Checks of the waiting promises, by pattern. @type {Map<string, Set<() => void>>} */
   const waiters = new Map();
 
   const find = (/** @type {string} */ pattern) => subscriptions.find(own.wired(pattern));
 
-  /** Return why a pattern's handlers get nothing, if it is in one of some states or the client is refused. @param {string} pattern @param {...SubscriptionState} states */
+  /** Return why the client is refused, or why a pattern is, if it is in one of these states. @param {string} pattern @param {...SubscriptionState} states */
   function refusalOf(pattern, ...states) {
     const subscription = find(pattern);
     return connection.refusal() ?? (subscription?.is(...states) ? subscription.error : undefined);
@@ -32,7 +31,7 @@ export function createStandings(subscriptions, own, connection) {
     return isWanted ? undefined : disconnected({ pattern });
   }
 
-  /** Wait until a check returns something, and return that. @template T @param {string} pattern @param {() => T} check @returns {Promise<NonNullable<T>>} */
+  /** Wait until a check returns a value, and return it. @template T @param {string} pattern @param {() => T} check @returns {Promise<NonNullable<T>>} */
   const until = (pattern, check) =>
     new Promise((resolve) => {
       const checks = waiters.get(pattern) ?? new Set();
@@ -51,17 +50,17 @@ export function createStandings(subscriptions, own, connection) {
   return {
     state,
 
-    /** Return the state, and why the handlers get nothing. @param {string} pattern */
+    /** Return the state, and why the handlers get no events. @param {string} pattern */
     standing: (pattern) => ({ status: state(pattern), error: refusalOf(pattern, "refused", "waiting") ?? null }),
 
-    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected if it will not be without a change from outside */
+    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected if it cannot become active without a change from outside */
     async subscribed(pattern) {
       const answer = await until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused", "waiting") ?? connection.stranded() ?? find(pattern)?.is("active"));
       if (answer !== true) throw answer;
     },
 
     /**
-     * Wait until a pattern will not become active again without a change from outside, and return the reason, or until the waiter leaves.
+     * Wait until a pattern cannot become active without a change from outside, and return the reason, or until the caller no longer waits.
      * @param {string} pattern @param {() => boolean} over @returns {Promise<any>}
      */
     ended: (pattern, over) => until(pattern, () => over() || (unwanted(pattern) ?? refusalOf(pattern, "refused"))),
@@ -69,7 +68,7 @@ export function createStandings(subscriptions, own, connection) {
     /** Return the patterns with a pending promise. */
     awaited: () => waiters.keys(),
 
-    /** Check patterns again, and call for each. @param {string[]} patterns @param {(pattern: string) => void} call */
+    /** Check patterns again, and call `call` for each. @param {string[]} patterns @param {(pattern: string) => void} call */
     check(patterns, call) {
       for (const pattern of patterns) {
         for (const again of [...(waiters.get(pattern) ?? [])]) again();

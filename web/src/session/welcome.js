@@ -1,15 +1,14 @@
 /**
  * The welcome: the first message of each connection.
  *
- * In: `welcome`, in its turn. Out: the cursor, the subscriptions, the request budget and the connection learn of it, in this
- * order, and then the application. The connection may be gone since the welcome arrived: then its events still count, and
- * its subscriptions do not.
+ * In: `welcome`, in its turn. Out: calls of the cursor, the request budget, the subscriptions and the connection, in this order, and then of the
+ * application. If the connection has ended since the welcome arrived, its events still count, but its subscriptions do not.
  *
  * @import { Limits, Welcome } from "../language/protocol.js"
  * @import { Facts } from "./session.js"
  *
  * @typedef {object} WelcomeOwner
- * @property {Facts} facts that it brings
+ * @property {Facts} facts to update
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ limit: (limits: Limits) => void }} requests
@@ -19,12 +18,12 @@
 
 import { fromWire } from "../language/errors.js";
 
-/** @param {any} message @throws {TypeError} it is no welcome: nothing of it may count */
+/** @param {any} message @throws {TypeError} it is not a welcome, and no part of it may count */
 export function checkWelcome({ epoch, offset, limits, subscriptions }) {
   if (!(epoch && offset >= 0 && limits && subscriptions.map)) throw TypeError(`epoch ${epoch}, offset ${offset}`);
 }
 
-/** Return what takes a welcome. @param {WelcomeOwner} owner */
+/** Return the function that takes a welcome. @param {WelcomeOwner} owner */
 export function createWelcome({ facts, cursor, subscriptions, requests, connection, tell }) {
   return (/** @type {Welcome} */ welcome) => {
     if (!cursor.welcome(welcome)) return;
@@ -33,7 +32,7 @@ export function createWelcome({ facts, cursor, subscriptions, requests, connecti
     requests.limit(limits);
     subscriptions.limit(limits);
     if (!connection.welcomed(cursor.state() === "live")) {
-      // Its later messages still move the position, past what these miss.
+      // The later messages of the connection still move the position, past events that these subscriptions miss.
       for (const { pattern, error } of welcome.subscriptions) if (error?.retry) subscriptions.end(pattern, fromWire(error));
       return;
     }

@@ -1,15 +1,15 @@
 /**
- * The user's own topics, which a page may call `users.me.…`: on the wire the word of the user's name stands there.
+ * The user's own topics, which a page may write as `users.me.…`. On the wire the user's word replaces `me`. Pure state, no I/O.
  *
- * In: handlers that come and leave, each welcome, names of topics and patterns. Out: subscriptions by their names on the
- * wire; names as the page has them. Until the first welcome the user is unknown, and patterns by that name wait. Pure state, no I/O.
+ * In: handlers that come and leave, each welcome, names of topics and patterns. Out: subscriptions under their names on the wire; names as the page writes
+ * them. Until the first welcome the user is unknown, and patterns that begin with `users.me.` wait.
  *
  * @import { Since } from "../language/protocol.js"
  * @import { Wishes } from "./subscription.js"
  */
 const ME = "users.me.";
 
-/** Return whether a pattern or topic is called by `users.me`. @param {string} name */
+/** Return whether a pattern or topic begins with `users.me.`. @param {string} name */
 export const isMine = (name) => name.startsWith(ME);
 
 /**
@@ -17,14 +17,14 @@ export const isMine = (name) => name.startsWith(ME);
  * @param {{ expect: (pattern: string, since: Since) => void, forget: (pattern: string) => unknown }} replays
  */
 export function createOwnTopics(subscriptions, replays) {
-  /** What stands for ME on the wire; empty until a welcome. */
+  /** The prefix that replaces ME on the wire; empty until a welcome. */
   let own = "";
-  /** Patterns of that name, by the wishes of each handler. @type {Map<Wishes, string>} */
+  /** Patterns that begin with ME, by the wishes of each handler. @type {Map<Wishes, string>} */
   const handlers = new Map();
 
   /** Return the name on the wire. @param {string} name */
   const wired = (name) => (own && isMine(name) ? own + name.slice(ME.length) : name);
-  /** Return what the page may call a name of the wire. @param {string} name */
+  /** Return a name of the wire as the page may write it. @param {string} name */
   const mine = (name) => (own && name.startsWith(own) ? ME + name.slice(own.length) : name);
   /** Return whether a pattern has an effect now. @param {string} pattern */
   const isKnown = (pattern) => own || !isMine(pattern);
@@ -49,7 +49,7 @@ export function createOwnTopics(subscriptions, replays) {
     /** Return whether a pattern waits for the user. @param {string} pattern */
     waits: (pattern) => !isKnown(pattern) && [...handlers.values()].includes(pattern),
 
-    /** Return what the page calls patterns of the wire: by both names those with handlers by `users.me`. @param {string[]} patterns */
+    /** Return patterns of the wire as the page has them, and in the form `users.me.…` too if they have handlers in that form. @param {string[]} patterns */
     named(patterns) {
       const called = new Set(handlers.values());
       return [...patterns, ...patterns.map(mine).filter((name) => called.has(name))];
@@ -67,12 +67,12 @@ export function createOwnTopics(subscriptions, replays) {
       if (isKnown(pattern)) release(pattern, wishes);
     },
 
-    /** The gateway has named the words for ME; there are none for clients without a token. @param {string} [said] */
-    welcome(said = ME) {
-      if (said === own) return;
+    /** The gateway has named the prefix for ME; clients without a token have none. @param {string} [prefix] */
+    welcome(prefix = ME) {
+      if (prefix === own) return;
       const each = [...handlers];
       if (own) for (const [wishes, pattern] of each) release(pattern, wishes);
-      own = said;
+      own = prefix;
       for (const [wishes, pattern] of each) acquire(pattern, wishes);
     },
   };

@@ -1,9 +1,8 @@
 /**
- * Requests: those that bring the gateway's subscriptions into step with the handlers, and turns of the application's own, within the budget.
+ * Requests within the budget: those that bring the gateway's subscriptions into step with the handlers, and turns for requests of the application.
  *
- * In: which subscriptions have a request due, the gateway's limits. Out: requests, one in flight for each pattern; refusals
- * for the application. A subscription refused or ended for a passing reason is asked for again after its own growing pause,
- * so that it holds up no other.
+ * In: subscriptions with a due request, the gateway's limits. Out: requests, one in flight for each pattern; refusals for the application. A subscription
+ * that was refused or ended for a passing reason is requested again after a growing pause, separate for each, so that it delays no other.
  *
  * @import { Limits } from "../language/protocol.js"
  * @import { Subscription } from "./subscription.js"
@@ -31,7 +30,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
   let limits = {};
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  /** Of the subscriptions to ask for again. @type {Map<Subscription, ReturnType<typeof setTimeout>>} */
+  /** The timers of subscriptions to request again. @type {Map<Subscription, ReturnType<typeof setTimeout>>} */
   const pauses = new Map();
   /** Requests of the application that wait for their turns. @type {Map<ReturnType<typeof setTimeout>, (nothing?: any) => void>} */
   const turns = new Map();
@@ -44,7 +43,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     }, delayMs);
   }
 
-  /** Begin the pauses of subscriptions, and end those of unwanted ones. */
+  /** Begin the pauses of subscriptions to request again, and end the others. */
   function pause() {
     for (const [each, pausing] of pauses) {
       if (subscriptions.retrying.has(each)) continue;
@@ -72,7 +71,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
       changed();
     };
     connection.request(...request).then((answer) => {
-      // Not where its subscription has ended since.
+      // Not if the subscription has ended since.
       const isActive = subscription.is("requested") && subscription.sent === sent;
       answered(undefined);
       if (isActive) acknowledged(subscription.pattern, answer?.offset, answer?.epoch);
@@ -88,9 +87,9 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     },
 
     /**
-     * Wait until it is the turn of a request of the application's, or the connection is gone.
+     * Wait for the turn of a request of the application, or for the end of the connection.
      * @param {number} patienceMs
-     * @returns {Promise<void> | undefined} undefined: it is now; rejected with `limit_reached` {name, limit, retryAfterS}: so many wait that it would be later
+     * @returns {Promise<void> | undefined} undefined: the turn is now; rejected with `limit_reached` {name, limit, retryAfterS} if it would be later than `patienceMs`
      */
     turn(patienceMs) {
       const delayMs = turnMs(patienceMs);
@@ -105,10 +104,10 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
       });
     },
 
-    /** Take a request out of the budget and return 0; else how long to wait for one. */
+    /** Take a request out of the budget and return 0, or return how long to wait for one. */
     waitMs: () => waitMs(),
 
-    /** Send the due requests, as far as the budget goes. */
+    /** Send the due requests, as far as the budget allows. */
     send() {
       pause();
       const due = () => (connection.isUp() && !timer ? subscriptions.due((refusal) => tell("delivery:error", refusal)) : undefined);
@@ -119,7 +118,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
       }
     },
 
-    /** The connection is gone; the next one sends its own. */
+    /** The connection is gone. The next one sends its own requests. */
     clear() {
       clearTimeout(timer);
       timer = undefined;

@@ -1,8 +1,8 @@
 /**
  * A subscription: one pattern, from its first handler to the gateway's last acknowledgement. Pure state, no I/O.
  *
- * In: the handlers' wishes, the gateway's answers, the end of a connection. Out: the request that brings the gateway into
- * step, one in flight, so that a quick off-and-on costs at most one. Nothing is sent for a pattern in step.
+ * In: the handlers' wishes, the gateway's answers, the end of a connection. Out: the request that brings the gateway into step. Only one is in flight, so a
+ * quick `off` and `on` costs at most one. Nothing is sent if nothing has changed.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Overflow, Since, SubscribeRequest } from "../language/protocol.js"
@@ -18,23 +18,22 @@ import { withSince } from "../language/since.js";
 import { isFull } from "./places.js";
 
 /**
- * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
- * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `waiting`: a limit of the gateway's has no
- * place for it now (places.js). `retrying`: the gateway refused or ended it for a passing reason, and is asked again after a pause (requests.js).
- * `idle`: there is nothing of it.
+ * `wanted`: the gateway does not have it. `changed`: it is active, but the handlers want it otherwise now. `suspended`: the connection is gone, and the
+ * CONNECT that resumes carries it. `releasing`: it is being unsubscribed. `waiting`: a limit of the gateway leaves no place for it now (places.js).
+ * `retrying`: the gateway refused or ended it for a passing reason, and is asked again after a pause (requests.js). `idle`: there is none.
  *
- * `fail`: the answer was no, and may be another later · `restore`: the handlers want the active policy again · `end`: the token
- * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
+ * `fail`: the gateway refused for a passing reason · `restore`: the handlers want the active policy again · `end`: the token no longer grants it · `retry`:
+ * request it again · `release`: there is neither a handler nor anything to unsubscribe.
  * @type {Record<SubscriptionState, Partial<Record<Step, SubscriptionState>>>}
  */
 export const SUBSCRIPTION = {
   idle: { acquire: "wanted", disconnect: "idle" },
   wanted: { request: "requested", wait: "waiting", disconnect: "wanted", release: "idle" },
-  // An end that comes first may be older than the answer or newer: the gateway is asked once more.
+  // An end that comes before the answer may be older or newer than it, so the gateway is asked once more.
   requested: { acknowledge: "active", fail: "retrying", wait: "waiting", refuse: "refused", end: "wanted", disconnect: "suspended" },
   active: { change: "changed", fail: "retrying", end: "refused", disconnect: "suspended" },
   changed: { restore: "active", request: "requested", unsubscribe: "releasing", fail: "retrying", end: "refused", disconnect: "suspended" },
-  // A refusal to unsubscribe means that there is nothing to unsubscribe; without an answer it may be active still.
+  // A refusal to unsubscribe means that there is nothing to unsubscribe. Without an answer it may still be active.
   releasing: { acknowledge: "wanted", refuse: "wanted", fail: "changed", disconnect: "wanted" },
   // The notice of an end may be dispatched when the connection is gone.
   suspended: { request: "requested", wait: "waiting", fail: "retrying", disconnect: "suspended", release: "idle" },
@@ -49,17 +48,17 @@ export class Subscription extends Machine {
   overflow;
   /** Whether a handler wants gaps repaired. */
   repair = false;
-  /** The parts of the past that the gateway has not been asked for. @type {Since[]} */
+  /** Past events that are still to be requested. @type {Since[]} */
   replays = [];
   /** The latest request. @type {Sent} */
   sent = {};
   /** Why it was refused. @type {HeadgateError | undefined} */
   error;
-  /** How often in a row for a passing reason. */
+  /** Refusals in a row for a passing reason. */
   failures = 0;
   /** Whether its handlers have everything up to the client's position. */
   followed = false;
-  /** How many handlers want each policy. */
+  /** The number of handlers that want each policy. */
   #handlers = { catch_up: 0, latest: 0, drop: 0 };
   #repairing = 0;
 
@@ -69,7 +68,7 @@ export class Subscription extends Machine {
     this.pattern = pattern;
   }
 
-  /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
+  /** A handler comes. A refused subscription is requested again. @param {Wishes} wishes */
   join(wishes) {
     this.#count(wishes, 1);
     if (wishes.since) this.replays = withSince(this.replays, wishes.since);
@@ -99,10 +98,10 @@ export class Subscription extends Machine {
   }
 
   /**
-   * Take the answer to a request; one to an older request counts for nothing.
+   * Take the answer to a request. The answer to an older request does not count.
    * @param {HeadgateError} [error]
    * @param {Sent} [sent]
-   * @returns {Refusal | undefined} one that the application must hear of
+   * @returns {Refusal | undefined} a refusal to report to the application
    */
   answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
@@ -117,18 +116,18 @@ export class Subscription extends Machine {
     return this.#refusal(error);
   }
 
-  /** The gateway has no place for it now. @param {HeadgateError} error @returns {Refusal | undefined} as above, once until it is active */
+  /** The gateway has no place for it now. @param {HeadgateError} error @returns {Refusal | undefined} to report, once until it is active */
   wait(error) {
     this.take("wait");
     return this.error?.code === error.code ? undefined : this.#refusal(error);
   }
 
-  /** The gateway has ended it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
+  /** The gateway has ended it. @param {HeadgateError} error @returns {Refusal | undefined} to report */
   end(error) {
     if (!this.is("releasing") && this.offer(this.#refusing(error, "end"))) return this.#refusal(error);
   }
 
-  /** Return the step of a refusal, and count it. @param {HeadgateError} error @param {Step} final @returns {Step} */
+  /** Return the step of a refusal, and count one for a passing reason. @param {HeadgateError} error @param {Step} final @returns {Step} */
   #refusing({ retry }, final = "refuse") {
     if (retry) this.failures++;
     return retry ? "fail" : final;
@@ -140,7 +139,7 @@ export class Subscription extends Machine {
     this.#compare();
   }
 
-  /** The strongest policy counts: a handler that may lose events does not make another lose them. @param {Wishes} wishes @param {1 | -1} by */
+  /** The strongest policy counts, so that a handler that may lose events does not make another one lose them. @param {Wishes} wishes @param {1 | -1} by */
   #count({ overflow = OVERFLOW[0], repair = true }, by) {
     this.#handlers[overflow] += by;
     if (repair) this.#repairing += by;
@@ -155,7 +154,7 @@ export class Subscription extends Machine {
     if (error && this.is("refused", "waiting")) return { pattern: this.pattern, error };
   }
 
-  /** Compare the wish with the latest request. */
+  /** Compare the wishes with the latest request. */
   #compare() {
     const { overflow } = this;
     this.offer(overflow ? "acquire" : "release");

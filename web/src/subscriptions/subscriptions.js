@@ -1,9 +1,9 @@
 /**
- * Subscriptions: those of one client, by pattern. Pure state, no I/O.
+ * The subscriptions of one client, by pattern. Pure state, no I/O.
  *
- * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: the
- * requests that CONNECT carries, subscriptions with a due request, and the patterns that keep an event of a full queue. Each of them
- * follows its own table (subscription.js). The gateway is never asked for more than its limits: those that find no place wait for one.
+ * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: the requests that CONNECT carries,
+ * subscriptions with a due request, and the patterns whose events a full queue keeps. Each subscription follows its own table (subscription.js). The gateway
+ * is never asked for more than its limits allow; the others wait for a place.
  *
  * @import { Limits, Since, SubscribeRequest, SubscribeResult } from "../language/protocol.js"
  * @import { Refusal, SubscriptionState, Wishes } from "./subscription.js"
@@ -13,21 +13,21 @@ import { OVERFLOW } from "../language/protocol.js";
 import { createPlaces, isHeld, placesOf } from "./places.js";
 import { Subscription } from "./subscription.js";
 
-/** The most that a gateway answers in one CONNECT. */
+/** The most subscriptions that a gateway answers in one CONNECT. */
 const MAX_CONNECT = 1024;
 
 /**
  * @param {(pattern: string) => void} [stirred] called after each step of a pattern's subscription
- * @param {(pattern: string, followed: boolean) => void} [missing] called when handlers miss events: those after the client's position alone, or more
+ * @param {(pattern: string, followed: boolean) => void} [missing] called when handlers miss events; `followed`: only those after the client's position
  */
 export function createSubscriptions(stirred = () => {}, missing = () => {}) {
   /** @type {Map<string, Subscription>} */
   const all = new Map();
-  /** Those with a due request, and those that wait for a place, in order of arrival. @type {Set<Subscription>} */
+  /** Those with a due request, in order of arrival. @type {Set<Subscription>} */
   const due = new Set();
-  /** @type {Set<Subscription>} */
+  /** Those that wait for a place, in order of arrival. @type {Set<Subscription>} */
   const waiting = new Set();
-  /** Those to ask for again after a pause. @type {Set<Subscription>} */
+  /** Those to request again after a pause. @type {Set<Subscription>} */
   const retrying = new Set();
   const places = createPlaces();
 
@@ -40,16 +40,16 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     if (each.is("retrying", "wanted", "refused", "waiting")) {
       const { followed } = each;
       each.followed = false;
-      // The application hears of the others.
+      // The others are reported to the application.
       if (each.overflow && each.is("retrying", "wanted")) missing(each.pattern, followed);
     }
     if (each.is("idle")) all.delete(each.pattern);
     stirred(each.pattern);
-    // Not for one that the gateway has just refused: it would be refused again.
+    // Not for one that the gateway has just refused, and would refuse again.
     if (isFree && !each.is("waiting")) retry(1);
   }
 
-  /** Have some that wait, and could have a place, ask for it. @param {number} most */
+  /** Request some of those that wait and now have a place. @param {number} most */
   function retry(most) {
     for (const each of waiting) if (most && !places.lacks(each) && each.take("retry")) most--;
   }
@@ -71,7 +71,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
       subscription.join(wishes);
     },
 
-    /** A pattern has lost a handler. Return whether others are left. @param {string} pattern @param {Wishes} wishes that it had */
+    /** A pattern has lost a handler. Return whether it has others. @param {string} pattern @param {Wishes} wishes that it had */
     release: (pattern, wishes) => all.get(pattern)?.leave(wishes),
 
     /** Return the subscription of a pattern, if there is one. @param {string} pattern */
@@ -83,15 +83,15 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
       if (subscription) subscription.replays = [...replays];
     },
 
-    /** The handlers of a pattern have everything up to the client's position, also if the answer to their request has not come. @param {string} pattern */
+    /** The handlers of a pattern have everything up to the client's position, even if the answer to their request has not come. @param {string} pattern */
     followed(pattern) {
       Object.assign(all.get(pattern) ?? {}, { replays: [], followed: true });
     },
 
     /**
-     * Return the requests to send in CONNECT. One that resumes carries only what was active before: a pattern that is new
-     * must not be given the past that came before its handler, and a position and a replay do not go together.
-     * @param {any} resuming true if it does @param {any} [follows] whether they get everything after the client's position
+     * Return the requests to send in CONNECT. A CONNECT that resumes carries only what was active before, because a new pattern must not get events from
+     * before its handler, and one CONNECT cannot carry a position and a replay.
+     * @param {any} resuming whether it resumes @param {any} [follows] whether the patterns get everything after the client's position
      * @returns {SubscribeRequest[]}
      */
     connect(resuming, follows = resuming) {
@@ -112,9 +112,9 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
      */
     welcome(results) {
       const refusals = results.map(({ pattern, error }) => all.get(pattern)?.answered(error && fromWire(error)));
-      // Sent and left out of the answer: not active.
+      // A request without an answer is not active.
       for (const each of all.values()) each.answered(fromWire({ retry: true }));
-      // Forbidden ones have given up their places.
+      // Refused ones have freed their places.
       retry(Infinity);
       return refusals;
     },
@@ -134,15 +134,15 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     repaired: (patterns) => patterns.filter((pattern) => all.get(pattern)?.repair),
 
     /**
-     * Return the wanted patterns whose events a full queue keeps, without those of a gap: when the gateway left out its events, it may not
-     * have known of a stronger policy yet.
+     * Return the wanted patterns whose events a full queue keeps, without those of a gap, because the gateway may have dropped its events before it knew a
+     * stronger policy.
      * @param {string[]} dropping the patterns of the gap
      */
     keeping: (dropping) => wanted().flatMap(({ pattern, overflow }) => (overflow === OVERFLOW[2] || dropping.includes(pattern) ? [] : [pattern])),
 
-    /** Return one with a due request and a place, and have those without a place wait. @param {(refusal: Refusal | undefined) => void} tell */
+    /** Return a subscription with a due request and a place. Those without a place wait. @param {(refusal: Refusal | undefined) => void} tell */
     due(tell) {
-      /** Places that will be free when the gateway has answered. @type {Record<string, number> | undefined} */
+      /** Places that will be free once the gateway has answered. @type {Record<string, number> | undefined} */
       let leaving;
       for (const each of due) {
         const limit = places.lacks(each);

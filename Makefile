@@ -27,6 +27,7 @@ AUDIT := build/audit/.headgate-audit
 # So has what makes the documentation site.
 DOCS := build/docs-tools/.headgate-docs
 SITE_BUILD := NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs
+UNIT_TESTS := py-test-unit-1 py-test-unit-2
 WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test \) -prune -o -type f -print 2>/dev/null)
 
 # The load generator is C: its tests run where there is a compiler.
@@ -50,7 +51,7 @@ endif
 BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --output-sync=target)
 # Commands of the tests may call make themselves, which is not to take part in this one.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
-.PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
+.PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test $(UNIT_TESTS) site-check \
 	py-test-together py-test-alone unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples example-pictures http-api monitoring tracing compose faults nightly soak fuzz socketio-suites \
 	deployments sbom audit docs release clean
 
@@ -69,10 +70,11 @@ dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm 
 	@$(STEP) "making the npm package" npm-pack npm pack --silent --ignore-scripts --workspace web --pack-destination dist
 	@ls dist/*
 
-# The Python tests run one part after the other: each keeps two processors busy, and with less to share a part waits for more.
+# Of PY_TESTS one part runs after the other: each keeps two processors busy, and with less to share a part waits for more. The
+# short ones of CHECKS come last, so that both processors are busy until the end.
 # TYPED: what mypy reads. The tests are most of the code, and `make lint` and continuous integration read them, too.
-CHECKS := web-test types web-check client-test docs-check imports style
-PY_TESTS := py-test-unit py-test-together py-test-alone
+CHECKS := web-test $(UNIT_TESTS) types client-test web-check docs-check imports style
+PY_TESTS := py-test-together py-test-alone
 test: ## Run every check but those of the nightly tier: lint, types, import rules, docs, JavaScript and Python tests, end to end
 	@rm -rf build/parts
 	@$(MAKE) --no-print-directory $(BESIDE_EACH_OTHER) test-setup
@@ -144,16 +146,19 @@ client-test: build ## The browser client, from Node, against a real gateway
 
 # Without a browser the end-to-end tests fail and say so; that must not keep the others from running.
 py-test: ## All Python tests, end to end included
-	@$(MAKE) --no-print-directory --keep-going $(PY_TESTS)
+	@$(MAKE) --no-print-directory --keep-going $(UNIT_TESTS) $(PY_TESTS)
 
 # Random histories and random bytes compute for seconds each, so they run with the tests below, of which most wait. These compute
-# and do not wait: each process beyond two would only collect them once more, which takes ten seconds.
+# and do not wait, so each half is one plain process. The processes of xdist would each collect all of them, and a third one would
+# direct them, which takes a fifth more of the processor.
 HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py \
 	tests/unit/redis/test_lineage_model.py tests/unit/transport/test_fuzz.py tests/unit/node/test_garbage.py
-py-test-unit: $(DEV) build
-	@$(PART) begin $@ "Python: unit and contract tests"
-	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile \
-		$(HISTORIES:%=--ignore=%) tests/contract tests/unit $(ARGS)
+FIRST_HALF := $(addprefix tests/unit/,consumers node server transport)
+py-test-unit-1: HALF := $(FIRST_HALF)
+py-test-unit-2: HALF := tests/contract $(filter-out $(FIRST_HALF) %/__pycache__,$(wildcard tests/unit/*))
+$(UNIT_TESTS): $(DEV) build
+	@$(PART) begin $@ "Python: unit and contract tests, $(@:py-test-unit-%=half %)"
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest $(HISTORIES:%=--ignore=%) $(HALF) $(ARGS)
 	@$(PART) passed $@
 
 # To trace each line makes these tests take twice as much of the processor, so the test command runs them without. A million steps

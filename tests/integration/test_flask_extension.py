@@ -25,7 +25,7 @@ from flask.cli import routes_command, shell_command
 
 from headgate import BusUnavailable, Handshake, Headgate, Identity
 from headgate.auth.repair import read_revoked
-from headgate.errors import InvalidTopic, NotSerializable, PayloadTooLarge, UnknownNamespace
+from headgate.errors import UnknownNamespace
 from headgate.redis.client import open_client
 from headgate.runtime.importing import import_string
 from headgate.services.publisher import Publisher
@@ -221,29 +221,6 @@ def test_without_gevent_patched_in_the_error_says_what_to_do(use: Callable[[Head
     assert "monkey.patch_all()" in str(refused.value)
 
 
-MISUSES: list[tuple[type[Exception], str, Callable[[], object]]] = [
-    (RuntimeError, "not attached to an application yet: call init_app", lambda: Headgate().publish("a", 1)),
-    (UnknownNamespace, "this gateway serves notifications", lambda: attached().publish("a", 1, namespace="other")),
-    (InvalidTopic, "a..b", lambda: attached().publish("a..b", 1)),
-    (NotSerializable, "a key is of type int", lambda: attached().publish("a", {1: object()})),
-    (PayloadTooLarge, "70002", lambda: attached().publish("a", "x" * 70_000)),
-]
-
-
-def attached() -> Headgate:
-    return Headgate(Flask(__name__))
-
-
-@pytest.mark.parametrize(("error", "says", "misuse"), MISUSES, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_misuse_of_the_extension_says_its_fault(
-    error: type[Exception], says: str, misuse: Callable[[], object], redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From the error tree, or about the order of calls."""
-    monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
-    with pytest.raises(error, match=says):
-        misuse()
-
-
 def test_without_any_redis_a_publish_says_how_to_get_one(nowhere: None) -> None:
     """The import was fine, and only now is a Redis needed."""
     with pytest.raises(BusUnavailable, match="HEADGATE_REDIS_URL"):
@@ -316,18 +293,13 @@ def python(code: str, **environment: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def in_folder(folder: Path, code: str, **environment: str) -> list[str]:
-    """Run a program that begins where the application is, to its end."""
-    return python(f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}", **environment)
-
-
 def test_to_import_the_application_starts_nothing_and_reaches_nothing(shop_folder: Path) -> None:
     """No thread, no greenlet, no gevent, no connection to Redis, because a worker imports it and may never publish."""
     with socket.create_server(("127.0.0.1", 0)) as redis:
         redis.settimeout(0)
-        lines = in_folder(
-            shop_folder,
-            "import threading\nfrom shop import app, gate\nassert not gate.ready()['ready']\n"
+        lines = python(
+            f"import sys, threading; sys.path.insert(0, {str(shop_folder)!r})\n"
+            "from shop import app, gate\nassert not gate.ready()['ready']\n"
             "assert app.test_client().get('/nothing').status_code == 404\n"
             "heavy = {'gevent', 'greenlet', 'socketio', 'engineio', 'prometheus_client', 'websockets'} & set(sys.modules)\n"
             "print(threading.active_count(), sorted(heavy))",
@@ -337,24 +309,6 @@ def test_to_import_the_application_starts_nothing_and_reaches_nothing(shop_folde
             redis.accept()
 
     assert lines == ["1 []"]
-
-
-def test_a_worker_that_imports_the_application_publishes(shop_folder: Path, redis_url: str) -> None:
-    """From a thread, and from a process that was forked off after a first publish, as Celery's are."""
-    lines = in_folder(
-        shop_folder,
-        "import os, threading\nfrom shop import gate\n"
-        "print(gate.publish('a', 1).offset, flush=True)\n"
-        "if os.fork() == 0:\n"
-        "    print(gate.publish('a', 2, user='ana').offset, flush=True)\n"
-        "    os._exit(0)\n"
-        "os.wait()\n"
-        "thread = threading.Thread(target=lambda: print(gate.publish('a', 3).offset)); thread.start(); thread.join()\n"
-        "gate.close(); gate.close()\n",
-        HEADGATE_REDIS_URL=redis_url,
-    )
-
-    assert lines == ["1", "2", "3"]
 
 
 def test_an_application_that_was_imported_before_gevent_patched_serves_browsers_after(redis_url: str) -> None:

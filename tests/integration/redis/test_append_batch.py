@@ -162,17 +162,6 @@ def test_a_batch_that_begins_an_epoch_goes_on_in_it(client: Client) -> None:
     assert call(client, "HGETALL", keys.epochs_key(NAMESPACE)) == {old: b"1 0", epoch: b"2 1"}
 
 
-def test_a_full_log_is_trimmed_once_and_exactly(client: Client) -> None:
-    """By the last new event, also when refused or known ones come after it."""
-    call(client, "FCALL", "headgate_configure", 1, KEY, 5, 600_000, 20)
-    append_batch(client, [("a", "1", f"id-{number}", "") for number in range(8)])
-    assert [entry[0] for entry in entries(client)] == [b"%d-0" % offset for offset in range(4, 9)]
-
-    append_batch(client, [("a", "1", "", ""), ("a", "1", "", ""), ("a..", "1", "", ""), ("a", "1", "id-7", "")])
-
-    assert [entry[0] for entry in entries(client)] == [b"%d-0" % offset for offset in range(6, 11)]
-
-
 def test_what_is_no_batch_is_refused_whole(client: Client) -> None:
     """Another number of arguments, none, or too many events, and nothing is written."""
     for words in ((), ("a", "1", ""), ("a", "1", "", "", "b"), ("a", "1", "", "") * 257):

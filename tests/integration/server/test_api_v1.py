@@ -78,15 +78,6 @@ def test_a_key_does_what_its_scopes_say_until_it_is_revoked(api: Api, key: Calla
     assert api.ask("POST", "/events", {"topic": "a", "data": 1, "namespace": "other"}, everywhere)[0] == 201
 
 
-def test_a_key_for_what_is_no_name_of_a_namespace_is_refused_with_its_place(api: Api) -> None:
-    """The body is at fault, not the path. A key may be for a namespace that this gateway does not serve."""
-    wanted = {"name": "shop", "scopes": ["clients"]}
-    for name in ("", "a b", "\u00e9", "*a", "x" * 65):
-        status, problem = api.ask("POST", "/keys", {**wanted, "namespaces": ["other", name]})
-        assert (status, problem["code"], problem["errors"][0]["pointer"]) == (422, "invalid_request", "/namespaces/1"), name
-    assert api.ask("POST", "/keys", {**wanted, "namespaces": ["elsewhere"]})[0] == 201
-
-
 def test_a_second_request_with_an_idempotency_key_publishes_nothing_twice(api: Api) -> None:
     """Of a batch of which only a part had been published, the rest is; an id counts for its topic."""
     client = api._client

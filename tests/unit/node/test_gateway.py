@@ -237,7 +237,7 @@ AUTHS = st.dictionaries(
     VALUES | st.lists(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3), max_size=3),
     max_size=4,
 )
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class OpenGateway:
@@ -265,7 +265,7 @@ def test_every_request_is_acknowledged(open_gateway: OpenGateway, name: str, bod
     assert lines == []
 
 
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=50)
 @given(AUTHS)
 def test_every_connect_is_answered(open_gateway: OpenGateway, auth: Any) -> None:
     """A welcome, or CONNECT_ERROR with a code; no line of the log but the audit's."""

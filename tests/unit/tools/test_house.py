@@ -129,6 +129,7 @@ def test_every_library_with_a_place_is_imported_there() -> None:
             assert library in imported, f"{place} does not import {library}"
 
 
+@pytest.mark.nightly
 def test_the_table_counts_what_there_is() -> None:
     """Each row has a figure, and a goal."""
     rows = {row.what: row for row in house.table()}

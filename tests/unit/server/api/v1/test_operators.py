@@ -90,12 +90,17 @@ def test_a_key_that_names_no_namespace_is_for_none_that_its_maker_may_not_enter(
     assert (made.status_code, made.get_json()["key"]["namespaces"]) == (201, of_key)
 
 
-def test_an_admin_makes_any_key(with_scopes: As) -> None:
-    """For every namespace, without an end."""
-    answer = with_scopes("admin", namespaces=("*",)).post(
-        "/api/v1/keys", json={"name": "console", "scopes": ["admin"], "namespaces": ["*"]}
-    )
-    assert (answer.status_code, answer.get_json()["key"]["namespaces"], answer.get_json()["key"]["expires"]) == (201, ["*"], None)
+def test_an_admin_makes_any_key_but_for_what_is_no_name_of_a_namespace(with_scopes: As) -> None:
+    """For every namespace, without an end; one of another gateway may be elsewhere. The fault of a name has its place."""
+    client = with_scopes("admin", namespaces=("*",))
+    wanted = {"name": "console", "scopes": ["admin"]}
+    for namespaces in (["*"], ["elsewhere"]):
+        answer = client.post("/api/v1/keys", json={**wanted, "namespaces": namespaces})
+        key = answer.get_json()["key"]
+        assert (answer.status_code, key["namespaces"], key["expires"]) == (201, namespaces, None)
+    for name in ("", "a b", "\u00e9", "*a", "x" * 65):
+        answer = client.post("/api/v1/keys", json={**wanted, "namespaces": ["other", name]})
+        assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, "/namespaces/1"), name
 
 
 def test_what_is_paused_is_listed_and_resumed(with_scopes: As, server: SmallRedis) -> None:

@@ -43,7 +43,7 @@ def detach_any(
         sock.sendall(accept + first_frames)
         response: Any = start_response.__self__  # type: ignore[attr-defined]
         taken = _taken(sock, response.req.unreader.take_buffered())
-        taken = taken._replace(body=_EndedByGunicorn(taken.body))
+        taken.body = _EndedByGunicorn(taken.body)
     else:
         raise CannotDetach
     forget_body(environ)

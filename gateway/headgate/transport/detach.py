@@ -33,7 +33,7 @@ class CannotDetach(Exception):
     """The WSGI server does not give its sockets away. The text names the reason if that is not the server itself."""
 
 
-class Detached(msgspec.Struct, frozen=True):
+class Detached(msgspec.Struct):
     """A non-blocking socket taken from its HTTP server. The caller closes it."""
 
     sock: NativeSocket

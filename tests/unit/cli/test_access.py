@@ -28,7 +28,7 @@ def test_a_token_says_who_may_do_what_and_for_how_long() -> None:
     tokens = Tokens.configured(Settings(token_secret=SECRET))
     assert tokens is not None
     identity = tokens.verify(result.stdout.strip())
-    assert (identity.user, identity.subscribe, identity.publish) == ("ana", ("orders.#",), ("chat.ana",))
+    assert (identity.user, identity.subscribe, identity.publish) == ("ana", ("orders.#", "users.ana.#"), ("chat.ana",))
     assert identity.namespaces == ("shop",)
 
 

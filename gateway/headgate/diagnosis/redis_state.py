@@ -35,6 +35,7 @@ _READS = (
 
 
 _FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
+_END_PAUSE = "wait if a failover is under way; else end the pause of writes: CLIENT UNPAUSE"
 
 
 def check_gateways(client: Client) -> Iterator[CheckResult]:
@@ -62,13 +63,18 @@ def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:
 
     One round trip each, with two writes without effect. The first adds an entry to a missing stream without creating it. The
     second is an event without a topic, which the function refuses after Redis has allowed the write. Raises BusUnavailable if
-    the connection breaks.
+    Redis does not answer reads either.
     """
     refused: dict[str, list[str]] = {}
     cures: set[str] = set()
     for name in sorted(namespaces) or [DEFAULT_NAMESPACE]:
         entry = ("XADD", trial_key(name), "NOMKSTREAM", "*", "by", "headgate check")
-        for reply in call_many(client, [entry, ("FCALL", STRICT, 1, log_key(name), "", "null", "")]):
+        try:
+            replies = call_many(client, [entry, ("FCALL", STRICT, 1, log_key(name), "", "null", "")])
+        except BusUnavailable:
+            call(client, "PING")
+            return fault("writes", "it answers reads, but no write", _END_PAUSE)
+        for reply in replies:
             # A missing library is not a refused write. Another check reports it.
             if isinstance(reply, BusRefused | BusUnavailable) and reply.redis_code != NO_FUNCTION:
                 refused.setdefault(str(reply.parts["reason"]).removeprefix("Redis: "), []).append(name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.diagnosis.redis_state import check_writes
 from headgate.errors import HeadgateError
 from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
@@ -18,6 +19,7 @@ from headgate.redis.data_folder import url_of, wait_for_private_redis
 from headgate.redis.embedded import EmbeddedRedis, find_server, start_private_redis
 from headgate.redis.keys import gateways_key, head_key, log_key
 from headgate.redis.registry import LEASE_S
+from headgate.runtime.check_result import Verdict
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import redis_program
 from tests.integration.cli.conftest import Run
@@ -100,6 +102,18 @@ def test_a_setting_that_refuses_events_is_told(
         for said in said_by_each(run, server.url):
             assert says in said
             assert cure in said
+
+
+def test_a_server_whose_writes_are_paused_is_told(server: EmbeddedRedis, client: Client) -> None:
+    """As in a planned failover. It answers everything else, so it runs, and the overview goes on."""
+    call(client, "CLIENT", "PAUSE", int(DEADLINE_S * 1000), "WRITE")
+    try:
+        with open_client(server.url, timeout_s=0.5) as brief:
+            result = check_writes(brief, ["notifications"])
+            assert (result.verdict, result.text) == (Verdict.FAULT, "it answers reads, but no write")
+            assert "CLIENT UNPAUSE" in (result.fix or "")
+    finally:
+        call(client, "CLIENT", "UNPAUSE")
 
 
 def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_gone(

@@ -377,7 +377,7 @@ class UnknownHost(HeadgateError):
         shown = _printable(host)
         super().__init__(
             f"this gateway does not answer as {shown!r}; HEADGATE_HOSTS lists the names that it answers under "
-            "(behind a proxy, set HEADGATE_PROXIES)",
+            "(behind a proxy, set HEADGATE_PROXIES, and have the proxy send X-Forwarded-For and the Host that the page asks for)",
             host=shown,
         )
 

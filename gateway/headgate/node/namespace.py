@@ -99,13 +99,11 @@ class Namespace:
         return client
 
     def leave(self, session: str, *, in_order: bool = True) -> None:
-        """Forget a client, its subscriptions and its part in presence. Idempotent. Lets the loop run, after the client is
-        removed.
+        """Remove a client, then forget its subscriptions and its part in presence. Idempotent. Lets the loop run at the end.
 
-        `in_order` is True if the client said goodbye, and False if its connection broke.
+        `in_order` is True if the client disconnected by itself, and False if its connection broke.
         """
-        client = self.clients.pop(session, None)
-        if client is not None:
+        if (client := self.clients.pop(session, None)) is not None:
             client.leave()
             self._ledger.depart(client)
             self.subscriptions.forget(client)
@@ -129,7 +127,7 @@ class Namespace:
         return outcomes[0]
 
     def place(self, client: Client) -> int:
-        """Return the offset after which a subscription activated just now brings events."""
+        """Return the offset after which a subscription gets events if it is activated now."""
         return client.place(self._live.position())
 
     def audience(self, topic: str) -> tuple[Client, ...]:
@@ -137,7 +135,7 @@ class Namespace:
         return self._matcher.match(topic).clients
 
     def had(self, client: Client) -> int:
-        """Return the offset up to which a client has its events, or they are on their way. Requested pasts do not count."""
+        """Return the offset up to which a client's events were sent or are in transit. Requested pasts do not count."""
         return client.had(self._live.position())
 
     def resume(self, client: Client, point: Position | None) -> tuple[bool | None, Position | None]:
@@ -147,7 +145,7 @@ class Namespace:
 
         Returns whether it was resumed, and where it continues. None means that there was nothing to resume. True means that
         everything since was in the log a second ago. False means that the log was lost (then without a position), has lost its
-        end, or no longer reaches back that far. A gap reports which, and the client continues with the existing events.
+        end, or no longer reaches back that far. A gap reports which, and the client continues with the remaining events.
 
         Raises:
             BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis did not answer or is further ahead itself.
@@ -219,10 +217,8 @@ class Namespace:
     def replay(self, client: Client, request: object) -> dict[str, object]:
         """Return a page of `{pattern, from, to, epoch?}` from the log: `{events: [[topic, data, meta]…], next, epoch, gap?}`.
 
-        `next` is the offset from which to ask for the rest, or None. `epoch` is the log's. `gap {from, to, reason, epoch}`
-        comes with the last page. It is the part of the range that an earlier epoch had and the log has lost. May switch
-        greenlets. Raises InvalidRequest, InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable,
-        BusRefused.
+        `next` is the offset from which to ask for the rest, or None. `gap {from, to, reason, epoch}`, with the last page, is the
+        part of the range that an earlier epoch had and the log has lost. May switch greenlets. Raises as `history`.
         """
         wanted = read_replay(request)
         self._wait_to_read(client, wanted.pattern)
@@ -295,7 +291,7 @@ class Namespace:
             self._turns.give()
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
-        """Write the events at the front of replies directly, as far as possible (delivery/direct.py). The loop does not run."""
+        """Write the first events of replies directly, as far as possible (delivery/direct.py). The loop does not run."""
         return self._live.take(replies, front)
 
     def rest(self) -> None:

@@ -24,7 +24,11 @@ class Clients:
     wishes: list[dict[str, Any]] = []  # noqa: RUF012  # emptied before each test
 
     def __init__(self, redis_url: str | None) -> None:
-        self.all = [connected("s1", trouble=("told of 1 gap",)), connected("s2", "e\x1b[31mve", address=None), connected("s3")]
+        self.all = [
+            connected("s1", trouble=("notified of 1 gap",)),
+            connected("s2", "e\x1b[31mve", address=None),
+            connected("s3"),
+        ]
 
     def page(self, namespace: str | None, user: str | None, sort: str, limit: int, after: str | None) -> ClientsPage:
         rest = self.all[int(after or 0) :]
@@ -77,7 +81,7 @@ def test_each_client_is_one_line_that_is_safe_on_a_terminal() -> None:
     run = headgate("clients")
     first, second, third = run.stdout.splitlines()
     assert first.startswith("s1  ana  shop at web1/7 from 192.0.2.0/24 over websocket since ")
-    assert first.endswith("  told of 1 gap  [a b c and 2 more]")
+    assert first.endswith("  notified of 1 gap  [a b c and 2 more]")
     assert second.startswith("s2  e\\u001b[31mve  shop at web1/7 from an address not shown")
     assert "  live  " in third
     assert (run.stderr, run.exit_code) == ("3 clients\n", 0)

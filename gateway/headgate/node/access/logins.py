@@ -68,7 +68,7 @@ class Logins:
         api_keys: the keys that the HTTP API takes.
         now_s: monotonic; time_s: seconds since 1970.
 
-        Attributes:
+    Attributes:
         regrants: the explicit grants that replace those of identities.
         failed_rates: the rate of failed logins of each address.
         takes_tokens: whether tokens were configured at the start.

@@ -210,7 +210,7 @@ class Regranting:
         except HeadgateError as error:
             if error.retry or not isinstance(error, Unauthorized):
                 # Our own fault neither removes rights nor gives any.
-                log.warning("grants not looked at anew", user=before.user, error=error.message)
+                log.warning("grants not checked again", user=before.user, error=error.message)
             else:
                 self._evictions.refused([client], error)
             return

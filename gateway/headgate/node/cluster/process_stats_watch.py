@@ -145,14 +145,7 @@ class ProcessStatsWatch:
         self._framed = Signal()
         self._hurry = table.add(self)
         self._rounds = Rounds(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
-
-    def start(self) -> None:
-        """Start. Idempotent."""
-        self._rounds.start()
-
-    def close(self) -> None:
-        """Stop. Idempotent."""
-        self._rounds.close()
+        self.start, self.close = self._rounds.start, self._rounds.close
 
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.

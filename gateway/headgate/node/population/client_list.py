@@ -156,7 +156,7 @@ class ClientList:
         if catching_up:
             trouble.append(f"catching up, {behind} events of the log behind")
         if client.gaps:
-            trouble.append(f"told of {client.gaps} gap{'' if client.gaps == 1 else 's'}")
+            trouble.append(f"notified of {client.gaps} gap{'' if client.gaps == 1 else 's'}")
         environ = environ_of(client, self._sockets)
         return wire.ConnectedClient(
             session=client.session,

@@ -36,7 +36,7 @@ class Leases:
         self.own = own
         self._seen: dict[str, tuple[int, float]] = {}  # process → its beat, and when we first saw that value
         self._first_read_s: float | None = None
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._missed = False
         self._ages: dict[str, tuple[int, float]] = {}  # process → its beat at our first check, and its age by Redis' clock
         self._alone = True
@@ -45,11 +45,11 @@ class Leases:
     def received(self, beats: Mapping[str, int], redis_now_ms: int, now_s: float) -> list[str]:
         """Apply the beats that Redis holds; return the dead processes."""
         if self._first_read_s is None:
-            self._first_read_s = self._looked_s = now_s
+            self._first_read_s = self._checked_s = now_s
             self._ages = {process: (at, now_s - max(0.0, (redis_now_ms - at) / 1000)) for process, at in beats.items()}
             self._unsure = {process for process, (_, since_s) in self._ages.items() if now_s - since_s > LEASE_S}
-        was_in_touch = not self._missed and now_s - self._looked_s <= IN_TOUCH_S
-        self._looked_s, self._missed = now_s, False
+        was_in_touch = not self._missed and now_s - self._checked_s <= IN_TOUCH_S
+        self._checked_s, self._missed = now_s, False
         seen: dict[str, tuple[int, float]] = {}
         for process, at in beats.items():
             known = self._seen.get(process)

@@ -5,7 +5,7 @@ dead processes; to the rooms, the contents of Redis; to pages, differences. Unti
 check for processes that died with their members (`start`). No event of the log passes through here.
 
 There are four greenlets: the pulse (writes, beats, publishes `occupied` and `vacated`), the link (subscribes), the reader
-(reads topics in doubt), each with its own connection, and the teller, without one.
+(reads topics in doubt), each with a separate connection, and the notifier, without one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .watchers import Connection
 
 log = structlog.get_logger("headgate.presence")
 
-# Least time between writes, and between notices to one page, so that members who come together share one.
+# Least time between writes, and between notices to one page. Members who come together share one.
 WRITE_GAP_S, NOTIFY_GAP_S = 0.01, 0.05
 # After notifying for a time, pause for this many times as long. A crowded room gets fewer, larger notices.
 NOTIFY_SHARE = 4
-# A process without rooms checks this often for processes that died with all their members, so that `vacated` is published. It
+# How often a process without rooms checks for processes that died with all their members, so that `vacated` is published. It
 # stops when there are no other processes and no events to publish.
 IDLE_CHECK_S = 2.0
 TIMEOUT_S = 2.0
@@ -47,7 +47,6 @@ READ_WAIT_S = BACK_S + 2.0
 # A link without data for this long is dead, because each beat sends some.
 LINK_TIMEOUT_S = 3 * BEAT_S
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 0.5
-
 
 # `Publisher.publish`: topic, data, id, namespace.
 Publish = Callable[[str, object, str | None, str], object]
@@ -151,7 +150,7 @@ class Presence:
             )
             self._pulse = self._pulse or spawn(self._run_pulse)
             self._pulse_now.set()
-            self._greenlets = [spawn(self._run_link), spawn(self._run_reader), spawn(self._run_teller)]
+            self._greenlets = [spawn(self._run_link), spawn(self._run_reader), spawn(self._run_notifier)]
         return self._rooms
 
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
@@ -451,9 +450,9 @@ class Presence:
             self._live.pop(topic).set()
         return True
 
-    # -- the teller ---------------------------------------------------------------------------------------------------
+    # -- the notifier -------------------------------------------------------------------------------------------------
 
-    def _run_teller(self) -> None:
+    def _run_notifier(self) -> None:
         while not self._closed:
             rooms = self._rooms
             self._notify_now.wait(NOTIFY_GAP_S if rooms is not None and rooms.any_behind else None)
@@ -466,7 +465,7 @@ class Presence:
                     resets += count
                     one_round()
             except Exception:
-                log.exception("presence not told")
+                log.exception("presence not reported")
             if resets:
                 PRESENCE_RESETS.labels(self._namespace).inc(resets)
             sleep(max(NOTIFY_GAP_S, NOTIFY_SHARE * (monotonic() - began_s)))

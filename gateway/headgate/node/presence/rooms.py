@@ -75,7 +75,7 @@ class Rooms:
         self._topics_of: dict[str, dict[str, None]] = {}
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
-        self._untold: dict[str, None] = {}  # topics with unsent differences or pages that are behind
+        self._unsent: dict[str, None] = {}  # topics with unsent differences or pages that are behind
         self.writes = WriteBatches(process, self._entry, self._users)
 
     def __len__(self) -> int:
@@ -240,8 +240,8 @@ class Rooms:
 
         Yields the number of pages asked to read again.
         """
-        for topic in list(self._untold):
-            self._untold.pop(topic, None)  # missing if the room was closed while the loop ran
+        for topic in list(self._unsent):
+            self._unsent.pop(topic, None)  # missing if the room was closed while the loop ran
             open_room = self._open.get(topic)
             if open_room is None:
                 continue
@@ -258,12 +258,12 @@ class Rooms:
                         yield 0
                 yield 0
             if open_room.watchers.any_behind and self._open.get(topic) is open_room:
-                self._untold[topic] = None
+                self._unsent[topic] = None
 
     @property
     def any_behind(self) -> bool:
         """Whether some page waits for a notice to read again."""
-        return any(self._open[topic].watchers.any_behind for topic in self._untold)
+        return any(self._open[topic].watchers.any_behind for topic in self._unsent)
 
     # -- private ------------------------------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class Rooms:
         self._notify_later(topic)
 
     def _notify_later(self, topic: str) -> None:
-        self._untold[topic] = None
+        self._unsent[topic] = None
         self._wanted()
 
     def _part_with(self, session: str, topic: str, *, in_order: bool) -> None:
@@ -324,7 +324,7 @@ class Rooms:
         if not open_room.sessions and not len(open_room.own):
             del self._open[topic]
             self._ending.pop(topic, None)
-            self._untold.pop(topic, None)
+            self._unsent.pop(topic, None)
             self._closed(topic)
 
     def _entry(self, topic: str, user: str) -> Entry | None:

@@ -137,7 +137,7 @@ def test_an_authenticator_without_answer_failed(people: PeopleHere, source: Sour
     source.says = wait
     with capture_logs() as lines:
         here.gateway.access.regranting.regrant("ana")
-    assert "grants not looked at anew" in [line["event"] for line in lines]
+    assert "grants not checked again" in [line["event"] for line in lines]
     assert statuses(client) == []
     source.says = None
     assert regrant(people, "ana").count == 1
@@ -174,7 +174,7 @@ def test_an_authenticator_that_fails_takes_no_rights_away(people: PeopleHere, so
     source.says = fail
     with capture_logs() as lines:
         regrant(people, "ana")
-    assert "grants not looked at anew" in [line["event"] for line in lines]
+    assert "grants not checked again" in [line["event"] for line in lines]
     assert statuses(client) == []
     gateway.publish(topic="a.x")
     client.wait_for_events(1)

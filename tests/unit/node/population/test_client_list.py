@@ -107,7 +107,7 @@ def test_clients_with_trouble_come_first(people: PeopleHere) -> None:
     first, _ = page(people).clients
     assert first.user == "ben"
     assert first.gaps == 1
-    assert first.trouble == ("told of 1 gap",)
+    assert first.trouble == ("notified of 1 gap",)
 
 
 def test_a_client_that_catches_up_says_how_far_behind_it_is(people: PeopleHere) -> None:

@@ -504,7 +504,7 @@ class World:
             self.bus.arrived.popleft()
         for slot in self.slots:
             slot.handshake = dict.fromkeys(slot.handshake, (kept, False))
-        self.pages.clear()
+        self.pages.cut(0)
         self.bus.task = self.feed.lose_log(self.log.epoch, kept)
         self.run_bus()
 

@@ -42,30 +42,18 @@ class Left(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The result of a call.
+    """The result of a call."""
 
-    Attributes:
-        taken: replies taken.
-        matched, unwanted: events with clients here, and events without.
-        routed: deliveries; each matched event counts once for each of its clients.
-        writes: one for each client.
-        times: numbers of matched events by their time, [(ms since 1970, events), …].
-        tallied: matched events with a tally, [(offset, clients), …].
-        left: clients that the fan-out must continue with.
-        crowd: whether the next event has too many clients; the fan-out joins it with what follows.
-        full: whether the next event is left for another call, as other work comes first.
-    """
-
-    taken: int
-    matched: int
-    unwanted: int
-    routed: int
-    writes: int
-    times: list[tuple[int, int]]
-    tallied: list[tuple[int, int]]
-    left: list[Left]
-    crowd: bool
-    full: bool
+    taken: int  # replies
+    matched: int  # events with clients here
+    unwanted: int  # events without
+    routed: int  # deliveries, where each matched event counts once for each of its clients
+    writes: int  # one for each client
+    times: list[tuple[int, int]]  # matched events by their time, [(ms since 1970, events), …]
+    tallied: list[tuple[int, int]]  # matched events with a tally, [(offset, clients), …]
+    left: list[Left]  # the fan-out must continue with these
+    crowd: bool  # the next event has too many clients; the fan-out joins it with what follows
+    full: bool  # the next event is left for another call, as other work comes first
 
 
 class DirectWriter:

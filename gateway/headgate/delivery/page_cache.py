@@ -221,7 +221,7 @@ class ReadAhead:
 
 
 class LogPages:
-    """The cache. `reads` counts round trips to Redis."""
+    """See the module. `reads` counts round trips to Redis."""
 
     def __init__(self, namespace: str, log: EventLog, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._namespace = namespace.encode()
@@ -272,7 +272,7 @@ class LogPages:
         return self._ahead.offsets_after(self._read_from(position))
 
     def cut(self, end: int) -> None:
-        """Forget everything above an offset, where another epoch of the log may hold other events."""
+        """Forget everything above an offset, where another epoch may hold other events, or above 0 for another log."""
         for index, page in tuple(self._pages.items()):
             if page.last > end:
                 if (kept := page.upto(end)) is None:
@@ -283,10 +283,6 @@ class LogPages:
         if self._gone[1] >= end:
             self._gone = (0, 0)
         self._cuts += 1
-
-    def clear(self) -> None:
-        """Forget everything, as another log has begun."""
-        self.cut(0)
 
     def _count(self, index: int, page: Page) -> None:
         self._bytes += page.size - self._sizes.get(index, 0)

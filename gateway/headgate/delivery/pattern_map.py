@@ -56,10 +56,6 @@ class PatternMap(Generic[V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the patterns in the order of insertion."""
-        return iter(self._values)
-
     def add(self, pattern: str, value: V) -> None:
         """Add an absent valid pattern."""
         self._values[pattern] = value

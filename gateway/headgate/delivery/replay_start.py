@@ -90,7 +90,7 @@ class LogTopics:
         return page
 
     def cut(self, end: int) -> None:
-        """Forget everything above an offset, where another epoch of the log may hold other events."""
+        """Forget everything above an offset, where another epoch may hold other events, or above 0 for another log."""
         for number, page in tuple(self._pages.items()):
             if page.first > end:
                 del self._pages[number]
@@ -99,10 +99,6 @@ class LogTopics:
                 kept = end - page.first + 1
                 self._pages[number] = TopicPage(page.first, page.topics[:kept], page.times_ms[:kept])
         self._cuts += 1
-
-    def clear(self) -> None:
-        """Forget everything, as another log has begun."""
-        self.cut(0)
 
 
 def _fill(page: TopicPage, upto: int) -> None:
@@ -114,7 +110,6 @@ def _fill(page: TopicPage, upto: int) -> None:
 
 
 def page_of(offset: int) -> int:
-    """Return the number of an offset's page."""
     return (offset - 1) // TOPIC_PAGE_OFFSETS
 
 

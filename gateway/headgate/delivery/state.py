@@ -63,21 +63,15 @@ class Step(Enum):
 
 
 class State:
-    """A phase and a pressure. Each pair is one object, compared by identity.
-
-    Attributes:
-        takes_live: whether it takes logged live events (in HANDOVER, those above its handover offset).
-        direct: whether the fan-out may write to its socket.
-        full: whether the overflow policies apply.
-        arriving: whether it has not been welcomed.
-    """
+    """A phase and a pressure. Each pair is one object, compared by identity."""
 
     __slots__ = ("arriving", "direct", "full", "phase", "pressure", "takes_live")
 
     def __init__(self, phase: Phase, pressure: Pressure) -> None:
         self.phase, self.pressure = phase, pressure
+        # Whether it takes logged live events; in HANDOVER, those above its handover offset.
         self.takes_live = phase in (Phase.ARRIVING, Phase.HANDOVER, Phase.LIVE)
-        self.direct = phase in (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
+        self.direct = phase in (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)  # whether the fan-out may write to its socket
         self.full = pressure is Pressure.FULL
         self.arriving = phase in (Phase.ARRIVING, Phase.ARRIVING_BEHIND)
 

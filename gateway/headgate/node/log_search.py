@@ -43,12 +43,8 @@ class LogSearch:
         self._turn = Lock()
         self._topics = LogTopics()
 
-    def clear(self) -> None:
-        """Forget everything, because the log is another one."""
-        self._topics.clear()
-
     def cut(self, end: int) -> None:
-        """Forget everything above an offset, because the log continues in another epoch."""
+        """Forget everything above an offset, as `LogTopics.cut` does."""
         self._topics.cut(end)
 
     def head(self, known_epoch: str) -> Head:

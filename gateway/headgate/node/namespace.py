@@ -313,8 +313,8 @@ class Namespace:
     def log_lost(self, head: Head) -> None:
         """Report once to every client that another log has replaced the log, and the position of the new one."""
         self.on_log_lost()
-        self._catch_up.pages.clear()
-        self.search.clear()
+        self._catch_up.pages.cut(0)
+        self.search.cut(0)
         for _ in self._live.lose_log(head.epoch or "", head.offset):
             self._turns.give()
 

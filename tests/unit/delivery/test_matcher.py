@@ -76,7 +76,9 @@ class TrieBesideAList(RuleBasedStateMachine):
         for _ in range(times):  # from the second time on it is remembered
             audience = self.matcher.match(topic)
             assert sorted(reached(audience)) == sorted(expected), "all that want it, each once, and nobody else"
-            assert {each.text for each in made_of(audience)} == {each for each in self.matcher._patterns if matches(each, topic)}
+            assert {each.text for each in made_of(audience)} == {
+                each for each in self.matcher._patterns._values if matches(each, topic)
+            }
 
     @rule()
     def match_all_that_is_remembered(self) -> None:
@@ -116,7 +118,7 @@ class TrieBesideAList(RuleBasedStateMachine):
         vacant = {pattern.text for pattern in self.matcher._vacant}
         assert not vacant & set(self.model)
         assert len(vacant) <= self.MAX_VACANT
-        assert set(self.matcher._patterns) == vacant | set(self.model)
+        assert set(self.matcher._patterns._values) == vacant | set(self.model)
 
     @invariant()
     def remembers_no_more_than_it_may(self) -> None:
@@ -169,7 +171,7 @@ def test_patterns_that_nobody_comes_back_for_are_given_up() -> None:
     assert [pattern.text for pattern in matcher._vacant] == [
         f"users.{number}.#" for number in range(2 * MAX_VACANT_PATTERNS, 3 * MAX_VACANT_PATTERNS)
     ]
-    assert set(matcher._patterns) == {pattern.text for pattern in matcher._vacant}
+    assert set(matcher._patterns._values) == {pattern.text for pattern in matcher._vacant}
     assert (matcher.patterns, matcher.subscriptions) == (0, 0)
 
 

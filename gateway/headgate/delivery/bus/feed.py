@@ -117,12 +117,11 @@ class Feed:
     """See the module.
 
     Args:
-        fence_interval_s: time from one tick to the next.
+        fence_interval_s: time from one tick to the next; may change with a new connection.
         sharded: whether Redis is a Cluster, with events on sharded channels.
         database: the number of the log's database.
 
     Attributes:
-        interest: the patterns that clients need, and their sources in Redis. After an `acquire` that returns True, call `wake`.
         epoch: the epoch of the position; None before the first connection.
         lineage: the line that leads to this epoch, and the known part of earlier lines that Redis has lost.
         offset: everything up to it has been handed on.
@@ -130,13 +129,13 @@ class Feed:
         head: the newest known offset of the log.
         first: the oldest offset of the log, as of the last fence.
         tick_due_s: the time of the next `tick` by the caller's clock.
-        fence_interval_s: may change with a new connection.
     """
 
     def __init__(
         self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False, database: int = 0
     ) -> None:
         self.fence_interval_s, self._database = fence_interval_s, database
+        # The patterns that clients need, and their sources in Redis. After an `acquire` that returns True, call `wake`.
         self.interest = Interest(namespace, sharded=sharded, database=database)
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
@@ -153,9 +152,8 @@ class Feed:
         self.state = State.DOWN
         self.epoch: str | None = None
         self.lineage = alone("")
-        self.offset = self.reached = 0
+        self.offset = self.reached = self.head = 0
         self.first = 1
-        self.head = 0
         self._newest: dict[str, int] = {}  # epoch → newest known offset, for the last epochs
         self.tick_due_s = 0.0
 

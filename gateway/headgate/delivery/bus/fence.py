@@ -57,26 +57,19 @@ MACHINE = Machine(
 
 
 class Fence:
-    """The fences of one connection, one at a time.
-
-    Attributes:
-        state: of the fence under way.
-        number: how many have begun; identifies the one under way.
-        missed: ticks in a row without a proof.
-        position: the feed's position when the fence began, before its head was read.
-        sources: the sources that Redis had acknowledged by then.
-        head: the head that it proves; None until it has been read.
-    """
+    """The fences of one connection, one at a time."""
 
     __slots__ = ("_idle_ticks", "_was", "head", "missed", "number", "position", "sources", "state")
 
     def __init__(self) -> None:
         self.state = FenceState.NONE
-        self.number = self.missed = self.position = 0
-        self._idle_ticks = IDLE_TICKS
+        self.number = 0  # of the last fence
+        self.missed = 0  # ticks in a row without a proof
+        self.position = 0  # of the feed when the fence began, before its head was read
+        self.sources: frozenset[Source] = frozenset()  # that Redis had acknowledged by then
+        self.head: Head | None = None  # that it proves; None until it has been read
         self._was: Head | None = None
-        self.sources: frozenset[Source] = frozenset()
-        self.head: Head | None = None
+        self._idle_ticks = IDLE_TICKS
 
     @property
     def token(self) -> bytes:

@@ -359,10 +359,10 @@ class Client:
         self._end_reading(Step.LOG_LOST)
 
     def notify_log_lost(self, cursor: Frame) -> None:
-        """Report the loss of the log and the position in the new one. Both are in their place, and never left out.
+        """Report the loss of the log and the position in the new one, in their place and never left out.
 
-        Offsets begin again, so gaps (one notice per reason) and kept events (with reserved room) go first, even if the queue is
-        full.
+        Offsets begin again, so gaps and kept events go first, even if the queue is full. They are one notice per reason, and frames
+        with reserved room.
         """
         self._report_gaps()
         self._hand_over_latest()
@@ -372,15 +372,10 @@ class Client:
         self.connection.flush()
 
     def change_line(self, end: int, feed_offset: int) -> int | None:
-        """Move to another epoch of the log, which lacks what was above `end`.
+        """Move to another epoch of the log, which shares everything up to `end`; return the offset up to which it has events.
 
-        Args:
-            end: the newest offset that both lines share.
-            feed_offset: that of the feed, exact between two passes of the fan-out.
-
-        Returns:
-            The offset up to which it has received events; `notify_line` or `notify_rolled_back` must follow. None for an
-            arriving client, which has received none.
+        `feed_offset` is exact between two passes of the fan-out. `notify_line` or `notify_rolled_back` must follow, except for an
+        arriving client, which has received no events (None).
         """
         had = self.had(feed_offset)
         if self.state.arriving:
@@ -401,8 +396,8 @@ class Client:
     def leave(self) -> None:
         """Leave the namespace, and give up the connection, which may continue. Idempotent.
 
-        A pass under way may still hold events for it. They must neither follow the goodbye nor reach the next client on this
-        connection, which gets them from the log.
+        Events that a pass under way holds must neither follow the goodbye nor reach the next client on this connection, which
+        gets them from the log.
         """
         if self.state.phase is not Phase.LEFT:
             self._step(Step.LEFT)

@@ -63,10 +63,7 @@ class Gaps:
 
 
 class Latest:
-    """The newest event of each topic, which the overflow policy `latest` keeps for a client with a full queue. Empty is falsy.
-
-    Kept and queued frames together are within the limits of the queue.
-    """
+    """The newest event of each topic, kept by the policy `latest` within the limits of a client's full queue. Empty is falsy."""
 
     __slots__ = ("_by_topic", "_bytes")
 

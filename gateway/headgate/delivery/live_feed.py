@@ -99,13 +99,7 @@ class CursorTurns:
         self._last = [(now_s - CURSOR_INTERVAL_S * slot / CURSOR_SLOTS, 0) for slot in range(CURSOR_SLOTS)]
 
     def due(self, now_s: float, position: int, retained: float) -> set[int]:
-        """Return the due slots.
-
-        Args:
-            now_s: monotonic.
-            position: the offset up to which events have been handed on.
-            retained: how many events the log holds, or will hold, before it trims.
-        """
+        """Return the due slots. `position` is that of the feed; `retained` is how many events the log holds before it trims."""
         due = set()
         for slot, (at_s, offset) in enumerate(self._last):
             if now_s - at_s >= CURSOR_INTERVAL_S or position - offset >= max(retained / 2, 1):
@@ -171,12 +165,9 @@ class LiveFeed:
         return client.had(max(self._passed, client.base) if self.under_way else self.position())
 
     def resume(self, client: Client, offset: int, end: int) -> int:
-        """Resume a client, live if it has missed nothing; return the offset after which it continues.
+        """Resume an arriving client, live if it has missed nothing since `offset`; return the offset after which it continues.
 
-        Args:
-            client: an arriving one.
-            offset: of its last event.
-            end: the newest offset that its log shares with the present one. The client is notified of events above it.
+        `end` is the newest offset that its log shares with the present one. The client is notified of events above it.
         """
         if offset > end:
             client.resume_rolled_back(end, offset, self.epoch())

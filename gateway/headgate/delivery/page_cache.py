@@ -49,14 +49,11 @@ MAX_SELECTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive offsets of a page for one set of patterns: the frames of at most one write, or a reason why all are missing.
-
-    The frames are joined when they are sent. Keeping the joined bytes as well would double the memory.
-    """
+    """Consecutive offsets of a page for one set of patterns: the frames of at most one write, or a reason why all are missing."""
 
     first: int
     last: int
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[Frame, ...] = ()  # joined when they are sent, as the joined bytes would double the memory
     missing: GapReason | None = None
 
     def after(self, position: int) -> Chunk:
@@ -69,15 +66,12 @@ class Chunk:
 
 @dataclass(slots=True)
 class Page:
-    """Offsets `first`…`last`, of which the log held `frames` (None: undeliverable).
-
-    `size` is its memory in bytes, including the `selections`.
-    """
+    """Offsets `first`…`last`, of which the log held `frames` (None: undeliverable)."""
 
     first: int
     last: int
     frames: dict[int, Frame | None] = field(default_factory=dict)
-    size: int = 0
+    size: int = 0  # its memory in bytes, including the `selections`
     selections: OrderedDict[tuple[str, ...], list[Chunk]] = field(default_factory=OrderedDict)
     _heads: set[str] | None = None
 
@@ -121,10 +115,7 @@ class Page:
         return next(iter(self.frames))
 
     def chunks(self, patterns: tuple[str, ...], wanted: Callable[[Frame], bool]) -> list[Chunk]:
-        """Return the chunks of this page for all clients with these patterns, in order.
-
-        `wanted` returns whether one of the patterns matches an event.
-        """
+        """Return the chunks for all clients with these patterns, in order. `wanted`: whether one of them matches an event."""
         if self.lacks(patterns):
             return [Chunk(self.first, self.last)]
         if (selection := self.selections.get(patterns)) is None:
@@ -198,10 +189,7 @@ def _size_of_selection(chunks: list[Chunk]) -> int:
 
 
 class ReadAhead:
-    """The size of each read of the log: a page where it begins anywhere, and up to twice as much each time that it continues one.
-
-    At a high rate, round trips are the cost.
-    """
+    """The size of each read of the log: a page, and up to twice as much where the last read ended, to save round trips."""
 
     def __init__(self, max_payload_bytes: int) -> None:
         self._most = max(PAGE_OFFSETS, min(MAX_READ_OFFSETS, MAX_REPLY_BYTES // max_payload_bytes))

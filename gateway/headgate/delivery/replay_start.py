@@ -185,10 +185,8 @@ def _go_back(
 
 
 def _before(time_ms: int, first: int, last: int, read: Callable[[int], TopicPage]) -> int:
-    """Return an offset that separates events older than `time_ms` from all others, as the times of the log never decrease.
-
-    An event without a time was written by hand, and counts as old where possible.
-    """
+    """Return an offset that separates events older than `time_ms` from all others, as the times of the log never decrease."""
+    # An event without a time was written by hand, and counts as old where possible.
     low, high = page_of(first) - 1, page_of(last)  # pages up to `low` are older, pages after `high` are not
     while low < high:
         middle = probed = (low + high + 1) // 2

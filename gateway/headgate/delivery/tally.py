@@ -173,10 +173,7 @@ class Delivered(NamedTuple):
 
 
 class Traced:
-    """Events with recorded traces on their way through this gateway, one record for each event, and never for each client.
-
-    Beyond MAX_TRACED the newest are left out and counted (`left_out`).
-    """
+    """Events with recorded traces on their way through this gateway. `left_out` counts the newest ones beyond MAX_TRACED."""
 
     def __init__(self, now_s: Callable[[], float] = time) -> None:
         self._now_s = now_s

@@ -61,11 +61,9 @@ class GlobSet:
 
 
 class ChannelCounts:
-    """Counted channels of topics, grouped by the first and the last two bytes of their topics, so that `inside` searches few.
+    """Counted channels of topics, grouped by the first and the last two bytes of their topics, so that `inside` searches few."""
 
-    By bytes there are a few thousand groups at most. By words there may be one for each channel.
-    """
-
+    # By bytes there are a few thousand groups at most, and by words there may be one for each channel.
     __slots__ = ("_by_start", "_count", "_prefix_bytes")
 
     def __init__(self, prefix_bytes: int) -> None:

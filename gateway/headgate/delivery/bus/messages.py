@@ -66,10 +66,8 @@ class Messages:
         return read_offset(message)
 
     def is_copy(self, reply: list[bytes]) -> bool:
-        """Return whether a message came before through another source.
-
-        Redis sends the copies of one publish back to back, one through each source. A source repeats with the next publish.
-        """
+        """Return whether a message came before through another source."""
+        # Redis sends the copies of one publish back to back, one through each source. A source repeats with the next publish.
         source = reply[1] if reply[0] == b"pmessage" else b""
         if reply[-2] == self._last_channel and source not in self._sources:
             self._sources.add(source)

@@ -27,7 +27,7 @@ from headgate.transport.session import Session
 from headgate.transport.session_state import SERVER_DISCONNECT
 
 from .limits import TransportLimits
-from .other_servers import detach_any
+from .other_servers import detach_any, socket_of
 
 # For a session's limits, the greatest value, the least of those in seconds, and those that 0 disables.
 MAX_LIMIT, LEAST_S = 2**31 - 1, 0.001
@@ -43,6 +43,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
 
     instead = staticmethod(instead_for_sockets)
     detach = staticmethod(detach_any)
+    socket_of = staticmethod(socket_of)
 
     def __init__(self, *, transport_limits: limits.TransportLimits | None = None, **options: object) -> None:
         if options.get("async_mode") not in (None, "gevent"):

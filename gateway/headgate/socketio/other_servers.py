@@ -13,26 +13,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+import gevent
+import gevent.socket
 import gevent.ssl
 
-from headgate.transport.detach import CannotDetach, Detached, TlsPipe, carrying, detach, forget_body, gunicorn_socket, handler_of
+from headgate.transport.detach import CannotDetach, Detached, TlsPipe, carrying, detach, forget_body
 from headgate.transport.peer_socket import NativeSocket
 
 
-def detach_any(
-    environ: WSGIEnvironment,
-    accept: bytes,
-    first_frames: bytes = b"",
-    *,
-    start_response: StartResponse,
-    takes_unsent: bool = False,
-) -> Detached:
+def detach_any(environ: WSGIEnvironment, accept: bytes, first_frames: bytes = b"", *, start_response: StartResponse) -> Detached:
     """Take a request's socket from its server, as `detach` does for ours.
 
     Raises CannotDetach for an unknown server, and OSError if the client is gone.
     """
     if "headgate.handler" in environ:
-        return detach(environ, accept, first_frames, takes_unsent=takes_unsent)
+        return detach(environ, accept, first_frames)
     if (answered := environ.get("wsgi.websocket")) is not None:
         taken = _of_handler(answered.handler, first_frames)
         answered.closed = True  # otherwise it would write a close frame when the application returns
@@ -48,6 +43,25 @@ def detach_any(
         raise CannotDetach
     forget_body(environ)
     return taken
+
+
+def socket_of(environ: WSGIEnvironment, start_response: StartResponse) -> Any:
+    """Return the socket or the connection of a request; None under an unknown server."""
+    handler = handler_of(start_response)
+    return environ.get("headgate.handler") or (gunicorn_socket(environ) if handler is None else handler.socket)
+
+
+def handler_of(start_response: StartResponse) -> Any:
+    """Return the handler of gevent's pywsgi that owns `start_response`; None under another server."""
+    handler = getattr(start_response, "__self__", None)
+    return handler if hasattr(handler, "rfile") and hasattr(handler, "close_connection") else None
+
+
+def gunicorn_socket(environ: WSGIEnvironment) -> gevent.socket.socket | None:
+    """Return the socket of a request under gunicorn, if its worker serves each connection in a separate greenlet."""
+    sock = environ.get("gunicorn.socket")
+    in_main = gevent.getcurrent().parent is None  # its worker runs nothing else
+    return sock if isinstance(sock, gevent.socket.socket | gevent.ssl.SSLSocket) and not in_main else None
 
 
 class _EndedByGunicorn:

@@ -14,7 +14,6 @@ from io import BytesIO
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-import gevent
 import gevent.socket
 import gevent.ssl
 import msgspec
@@ -46,24 +45,19 @@ class Detached(msgspec.Struct):
 
 
 def detach(
-    environ: WSGIEnvironment,
-    answer: bytes,
-    first_frames: bytes = b"",
-    *,
-    start_response: StartResponse | None = None,
-    takes_unsent: bool = False,
+    environ: WSGIEnvironment, answer: bytes, first_frames: bytes = b"", *, start_response: StartResponse | None = None
 ) -> Detached:
-    """Take the request's socket from our own HTTP server, and write the answer and the first frames.
+    """Take the request's socket from our own HTTP server. Writes the answer and the first frames, or returns them as `unsent`.
 
-    Without a greenlet, a caller with `takes_unsent` writes them itself. Other servers need `start_response` (used by the
-    drop-in). Raises CannotDetach under another WSGI server, and OSError if the client is gone.
+    Other servers need `start_response` (used by the drop-in). Raises CannotDetach under another WSGI server, and OSError if the
+    client is gone.
     """
     ours = environ.get("headgate.handler")
     if not isinstance(ours, HttpConnection):
         if "wsgi.websocket" in environ:
             raise CannotDetach("gevent-websocket has answered this request already: leave its handler_class out")
         raise CannotDetach
-    peer, received, unsent = ours.take_socket(answer + first_frames, takes_unsent=takes_unsent)
+    peer, received, unsent = ours.take_socket(answer + first_frames)
     del environ["headgate.handler"]
     forget_body(environ)
     if isinstance(peer, PlainPeer):
@@ -145,16 +139,14 @@ def carrying(pipe: TlsPipe) -> Iterator[bytes]:
 class PollWatch:
     """Notices when the browser closes the socket of a waiting long-poll."""
 
-    def __init__(self, environ: WSGIEnvironment, start_response: StartResponse) -> None:
-        ours = environ.get("headgate.handler")
-        handler = None if ours is not None else handler_of(start_response)
-        sock = ours or (gunicorn_socket(environ) if handler is None else handler.socket)
+    def __init__(self, sock: Any) -> None:
+        """`sock` is the request's socket or connection; None under a server that hides it, where nothing is watched."""
         self._fileno: Callable[[], int] | None = None if sock is None else sock.fileno
         self._watcher: Watcher | None = None
         self.aborted = False
 
     def start(self, wake: Callable[[], object]) -> None:
-        """Check the socket now, and watch it. Does nothing under a server that hides its socket."""
+        """Check the socket now, and watch it."""
         if self._fileno is not None:
             self._watcher = io_watcher(self._fileno(), READ)
             self._watcher.start(self._readable, self._fileno(), wake)
@@ -177,16 +169,3 @@ class PollWatch:
         if not readable:
             self.aborted = True
             wake()
-
-
-def handler_of(start_response: StartResponse) -> Any:
-    """Return the handler of gevent's pywsgi that owns `start_response`; None under another server."""
-    handler = getattr(start_response, "__self__", None)
-    return handler if hasattr(handler, "rfile") and hasattr(handler, "close_connection") else None
-
-
-def gunicorn_socket(environ: WSGIEnvironment) -> gevent.socket.socket | None:
-    """Return the socket of a request under gunicorn, if its worker serves each connection in a separate greenlet."""
-    sock = environ.get("gunicorn.socket")
-    in_main = gevent.getcurrent().parent is None  # its worker runs nothing else
-    return sock if isinstance(sock, gevent.socket.socket | gevent.ssl.SSLSocket) and not in_main else None

@@ -6,7 +6,7 @@ import binascii
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
@@ -73,11 +73,13 @@ class Engine:
         owner: the prefix of our session ids, if several processes share a port.
         start: starts the greenlet for the messages of a session.
         writes: the answers to handshakes and CONNECTs.
+        detach, socket_of: take the socket of a request, and return it.
         instead: returns why the WSGI server of a request cannot carry a client, and which server can.
     """
 
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
     detach: Callable[..., Detached] = staticmethod(detach)
+    socket_of: Callable[[WSGIEnvironment, StartResponse], Any] = staticmethod(lambda environ, _: environ.get("headgate.handler"))
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class Engine:
             session.start_polling()
             return _ok(opening, self.opening_headers(sid) + cors)
         try:
-            detached = self.detach(environ, accept, text_frame(opening), start_response=start_response, takes_unsent=True)
+            detached = self.detach(environ, accept, text_frame(opening), start_response=start_response)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
@@ -244,7 +246,7 @@ class Engine:
             raise self._unsupported(environ, str(error)) from error
         except OSError:
             return []
-        begin_upgrade(session, detached.sock, detached.received)
+        begin_upgrade(session, detached.sock, detached.received, detached.unsent)
         return detached.body
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> eio.Refused:
@@ -258,7 +260,7 @@ class Engine:
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
         try:
-            body = eio.join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
+            body = eio.join_packets(session.long_poll.poll(wait_s, PollWatch(self.socket_of(environ, start_response))))
         except SessionClosed as error:
             raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
         body, headers = self.encoded(body, environ)

@@ -16,7 +16,7 @@ from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_limits import HttpLimits, Pace, Part
-from .http_parser import END, Bad, ParserState, Request, RequestParser
+from .http_parser import Bad, ParserState, Request, RequestParser
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ class Channel:
         if isinstance(event, Bad):
             self.broken = True
             raise BadBody(errno.EBADMSG, event.reason)
-        return b"" if event is END else event  # type: ignore[return-value]
+        assert isinstance(event, bytes)
+        return event
 
     def read_body(self) -> bytes:
         """Return the rest of the body. Switches greenlets. Raises as `next_piece`."""

@@ -184,21 +184,18 @@ class HttpConnection:
         """Stop counting it as a connection, because its answer is a stream, which counts as a client."""
         self._server.over(self)
 
-    def take_socket(self, first_bytes: bytes, *, takes_unsent: bool = False) -> tuple[PeerSocket, bytes, bytes]:
+    def take_socket(self, first_bytes: bytes) -> tuple[PeerSocket, bytes, bytes]:
         """Write `first_bytes` and give the socket away, with the bytes after the request. May switch greenlets.
 
-        Last in the result are the bytes that the caller must write, which are the first ones if there is no greenlet yet and the
-        caller `takes_unsent`. Raises OSError if the client is gone or the socket is taken.
+        Last in the result are the bytes that the caller must write, which are the first ones if there is no greenlet yet. Raises
+        OSError if the client is gone or the socket is taken.
         """
         if self.is_taken:
             raise ConnectionResetError("this connection has been taken")
-        unsent = b""
+        unsent = first_bytes
         if self._channel is not None:
             self._channel.send(first_bytes)
-        elif takes_unsent:
-            unsent = first_bytes
-        elif self._peer.send(first_bytes) < len(first_bytes):
-            raise ConnectionResetError("no room for the first answer of a connection")
+            unsent = b""
         self._peer.stop()
         self.is_taken = True
         self._server.over(self)

@@ -1,7 +1,7 @@
 """Parses the bytes of a connection into HTTP/1.1 requests (RFC 9112). No I/O.
 
 In: bytes (`feed`), and the end of the connection (`end`). Out: events (`next_event`), which are a `Request`, the pieces of its
-body (bytes) and `END`, or `Bad`, after which nothing is parsed, or None while more bytes are needed. `next_request` continues
+body and `END` (no bytes), or `Bad`, after which nothing is parsed, or None while more bytes are needed. `next_request` continues
 after `END`. `leave` stops when the connection gets another owner.
 
 Limits apply before parsing. A request is refused if two of three common parsers (h11, llhttp, gunicorn's or gevent's) refuse
@@ -118,14 +118,8 @@ class Bad(NamedTuple):
     other_protocol: str | None = None
 
 
-class End(Enum):
-    """The end of a request."""
-
-    END = "end"
-
-
-END: Final = End.END
-Event: TypeAlias = Request | bytes | End | Bad | None
+END: Final = b""
+Event: TypeAlias = Request | bytes | Bad | None
 _BAD_BODY = Bad(BAD_REQUEST, "the body is not valid HTTP")
 
 
@@ -262,7 +256,7 @@ class RequestParser:
         self._last = msgspec.structs.replace(last, fields=fields, body_bytes=int(length))
         return self._last
 
-    def _piece(self, behind: ParserState) -> bytes | End | None:
+    def _piece(self, behind: ParserState) -> bytes | None:
         held, left = self.held, self._left
         if left and not held:
             return None
@@ -270,7 +264,7 @@ class RequestParser:
         self._left = left - len(piece)
         if not self._left and (not piece or behind is not ParserState.WHOLE):  # the end of a body is another event
             self.state = MACHINE[self.state, behind]
-        return piece or END
+        return piece
 
     def _lines(self) -> Bad | None:
         """Parse the end of a chunk, the size of the next one, or the trailers, once they are complete."""

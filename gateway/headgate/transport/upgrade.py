@@ -25,16 +25,18 @@ _PONG_PROBE = Frame(b"3probe")
 _EXPECTED = "upgrade: expected 2probe, then 5"
 
 
-def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes = b"") -> None:
-    """Try this WebSocket. Closes it if the session has or tries another one."""
+def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
+    """Try this WebSocket, after writing the `unsent` answer to its request. Closes it if the session has or tries another one."""
     probe = UpgradeProbe(session, sock)
     if session.state is not SessionState.POLLING:
+        probe.wire.open(b"", unsent)
         probe.wire.close(POLICY, "this session has its WebSocket already")
         return
     session.advance(SessionState.PROBING)
     session.probe = probe
     session.server.deadlines.after(session.server.limits.handshake_deadline_s or UPGRADE_S, probe.expire)
-    probe.wire.open(already_received)
+    probe.wire.open(already_received, unsent)
+    probe.wire.flush()
 
 
 class UpgradeProbe:

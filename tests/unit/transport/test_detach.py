@@ -15,7 +15,6 @@ from headgate.transport.detach import CannotDetach, Detached, PollWatch, detach
 from headgate.transport.http_server import HTTPServer
 from tests.support.http_peer import serve_on
 from tests.support.session_clock import turn
-from tests.support.wsgi import Said
 
 REQUEST = b"GET /socket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
@@ -116,7 +115,7 @@ class TestPollWatch:
         woken: list[str] = []
 
         def application(environ: dict[str, Any], start_response: Any) -> None:
-            watches.append(PollWatch(environ, start_response))
+            watches.append(PollWatch(environ["headgate.handler"]))
             watches[0].start(lambda: woken.append("woken"))
             gevent.event.Event().wait()
 
@@ -150,7 +149,7 @@ class TestPollWatch:
 
         def application(environ: dict[str, Any], start_response: Any) -> None:
             served.peer.close()
-            watch = PollWatch(environ, start_response)
+            watch = PollWatch(environ["headgate.handler"])
             watch.start(lambda: told.append(watch.aborted))
 
         served = serve(application)
@@ -160,7 +159,7 @@ class TestPollWatch:
 
     def test_under_another_server_nothing_is_watched(self) -> None:
         """Its socket cannot be seen, so the poll waits as long as it may."""
-        watch = PollWatch({}, Said())
+        watch = PollWatch(None)
         watch.start(lambda: pytest.fail("woken"))
         watch.stop()
 

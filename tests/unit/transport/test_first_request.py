@@ -46,6 +46,7 @@ class Door:
         self.hubs.append(gevent.getcurrent() is gevent.get_hub())
         if self.takes:
             detached = detach(dict(request.environ), b"the answer")
+            detached.sock.send(detached.unsent)
             self.taken.append((detached.sock, detached.received))
         if self.fault is not None:
             raise self.fault

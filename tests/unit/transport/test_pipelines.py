@@ -108,7 +108,7 @@ class Process:
     def _socket(self, request: RoutedRequest) -> None:
         detached = detach(dict(request.environ), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)
         self.sockets.append(detached.sock)
-        detached.sock.send(detached.received.upper())
+        detached.sock.send(detached.unsent + detached.received.upper())
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
         gevent.sleep(0)

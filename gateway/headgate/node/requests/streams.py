@@ -102,7 +102,7 @@ class Streams:
                 return self._readable(refusal, environ)(environ, start_response)
             posted = read_body(environ, self._limits.max_message_bytes) if method == "POST" else None
             if is_alone:
-                watch = PollWatch(environ, start_response)
+                watch = PollWatch(environ.get("headgate.handler"))
                 return self._readable(self._requested(environ, posted or {}, watch), environ)(environ, start_response)
             wanted = read_wanted(environ) if posted is None else read_posted(environ, posted)
             namespace = self._namespaces[self._settings.served(wanted.namespace)]
@@ -110,7 +110,7 @@ class Streams:
         except HeadgateError as error:
             refusal = error_answer(STATUS_LINES[status_of(error)], wire_form(error))
             return self._readable(refusal, environ)(environ, start_response)
-        watch = PollWatch(environ, start_response)
+        watch = PollWatch(environ.get("headgate.handler"))
         kind = EVENT_STREAM if wanted.wait_s is None else JSON
         headers = self._readable(Answer("200 OK", (("Content-Type", kind), *_HEADERS), b""), environ).headers
         if wanted.wait_s is None:

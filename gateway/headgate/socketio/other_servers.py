@@ -95,7 +95,7 @@ def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
 def _taken(sock: Any, received: bytes) -> Detached:
     if isinstance(sock, gevent.ssl.SSLSocket):
         pipe = TlsPipe(sock)
-        return Detached(pipe.plain, received, carrying(pipe))
+        return Detached(pipe, received, carrying(pipe))
     plain = NativeSocket(fileno=sock.detach())
     plain.setblocking(False)
     return Detached(plain, received)

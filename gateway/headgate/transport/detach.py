@@ -63,7 +63,7 @@ def detach(
     if isinstance(peer, PlainPeer):
         return Detached(peer.sock, received, unsent=unsent)
     pipe = TlsPipe(peer.sock)
-    return Detached(pipe.plain, received, carrying(pipe))
+    return Detached(pipe, received, carrying(pipe))
 
 
 def forget_body(environ: WSGIEnvironment) -> None:
@@ -71,20 +71,8 @@ def forget_body(environ: WSGIEnvironment) -> None:
     environ["wsgi.input"] = BytesIO()
 
 
-class PlainEnd(NativeSocket):
-    """The session's socket. Closing it ends the pipe."""
-
-    pipe: TlsPipe
-
-    def close(self) -> None:
-        """End it. Idempotent."""
-        if self.fileno() >= 0:
-            super().close()
-            self.pipe.plain_closed()
-
-
-class TlsPipe:
-    """A pipe between the TLS socket of a browser and the session's plain, non-blocking socket (`plain`).
+class TlsPipe(NativeSocket):
+    """The plain, non-blocking socket of a session, with a pipe to the TLS socket of its browser.
 
     Two greenlets carry the bytes, one for each direction; `carry` runs in the request's. Each waits for the slower side, so
     back-pressure and deadlines work as without TLS. After the session has closed its socket, the browser has LINGER_S to read the
@@ -93,9 +81,8 @@ class TlsPipe:
 
     def __init__(self, tls: gevent.ssl.SSLSocket) -> None:
         ours, theirs = socket.socketpair()
-        self.plain = PlainEnd(fileno=ours.detach())
-        self.plain.setblocking(False)
-        self.plain.pipe = self
+        super().__init__(fileno=ours.detach())
+        self.setblocking(False)
         self._inner = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=theirs.detach())
         self._tls = tls
         tls.settimeout(None)
@@ -114,9 +101,11 @@ class TlsPipe:
             outward.kill()
             self._inner.close()
 
-    def plain_closed(self) -> None:
-        """Called when the session has closed its end."""
-        later(LINGER_S, self._end)
+    def close(self) -> None:
+        """Close the session's end. Idempotent."""
+        if self.fileno() >= 0:
+            super().close()
+            later(LINGER_S, self._end)
 
     def _carry_outward(self) -> None:
         with suppress(OSError):

@@ -58,13 +58,8 @@ class Deadlines:
         # Sockets have had a turn since the last tick, so deadlines before it are reached. A loop that is always late thus still
         # ends dead sessions.
         reached, self._last_tick = self._last_tick if late else now, now
-        # After a stall longer than the slots in use, walk the slots instead of every missed tick.
-        if reached - self._reached > len(self._slots):
-            due = sorted(slot for slot in self._slots if slot <= reached)
-        else:
-            due = [slot for slot in range(self._reached + 1, reached + 1) if slot in self._slots]
         self._reached = reached
-        for slot in due:
+        for slot in sorted(slot for slot in self._slots if slot <= reached):
             for callback, args in self._slots.pop(slot, ()):  # a callback may have closed us
                 try:
                     callback(*args)

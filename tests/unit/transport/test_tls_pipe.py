@@ -18,7 +18,7 @@ from gevent import pywsgi
 
 from headgate.socketio.other_servers import detach_any
 from headgate.transport import detach as module
-from headgate.transport.detach import Detached, PlainEnd, TlsPipe, detach
+from headgate.transport.detach import Detached, TlsPipe, detach
 from headgate.transport.http_server import HTTPServer
 from tests.support.certificates import Authority
 from tests.support.session_clock import turn
@@ -30,7 +30,7 @@ class Piped:
 
     browser: Any
     tls: Any
-    plain: PlainEnd
+    plain: TlsPipe
     carrying: Any
 
     def at_plain(self, size: int) -> bytes:
@@ -65,8 +65,8 @@ def piped(contexts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterato
     accepting = gevent.spawn(serving.wrap_socket, ours, server_side=True)
     browser = browsing.wrap_socket(theirs, server_hostname="localhost")
     pipe = TlsPipe(tls := accepting.get())
-    yield Piped(browser, tls, pipe.plain, carrying := gevent.spawn(pipe.carry))
-    pipe.plain.close()
+    yield Piped(browser, tls, pipe, carrying := gevent.spawn(pipe.carry))
+    pipe.close()
     browser.close()
     carrying.join()
 

@@ -262,7 +262,7 @@ def _sockets(settings: Settings) -> SocketIOFace:
         limits=TransportLimits(
             max_message_bytes=2 * settings.max_payload_bytes + ENVELOPE_BYTES, **settings.values_for(TransportLimits)
         ),
-        allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
+        is_allowed=origin_check(settings),
         allowing=partial(origins_with, settings),
         names_namespaces=settings.dev,
     )

@@ -12,7 +12,8 @@ Nearly everything else is as in python-socketio; docs/socketio.md lists the diff
     foreign       reads the destination of another process's event before decoding it
     member        one session as a member of rooms, with its queue and the wait for room in it
     limits        the limits of a session, and the policies of a full queue
-    engine        our sessions in place of python-engineio's, and their sockets under other WSGI servers (other_servers)
+    engine        our sessions in place of python-engineio's, for the pages that may connect (origins), and their sockets under
+                  other WSGI servers (other_servers)
     flask         `SocketIO` of Flask-SocketIO with this server; imported only by applications that use it
 """
 

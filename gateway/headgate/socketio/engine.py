@@ -27,6 +27,7 @@ from headgate.transport.session import Session
 from headgate.transport.session_state import SERVER_DISCONNECT
 
 from .limits import TransportLimits
+from .origins import origin_check
 from .other_servers import detach_any, socket_of
 
 # For a session's limits, the greatest value, the least of those in seconds, and those that 0 disables.
@@ -51,7 +52,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         options["async_mode"] = "gevent"
         options["monitor_clients"] = False
         engineio.Server.__init__(self, **options)
-        cors = Cors(self.cors_allowed_origins, credentials=self.cors_credentials)
+        cors = Cors(origin_check(self.cors_allowed_origins), credentials=self.cors_credentials)
         own: Any = {"cors": cors, "transports": self.transports, "allow_upgrades": self.allow_upgrades}
         Engine.__init__(self, self, self._limits(transport_limits, options), **own)
         self.sockets = self.sessions

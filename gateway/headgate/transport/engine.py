@@ -18,7 +18,7 @@ from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.servers import instead
 
 from . import engineio_http as eio
-from .cors import Cors
+from .cors import Cors, Headers
 from .detach import CannotDetach, Detached, PollWatch, detach
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_answer
@@ -32,8 +32,6 @@ from .upgrade import UPGRADE_S, begin_upgrade
 
 if TYPE_CHECKING:
     from .http_routes import RoutedRequest
-
-Headers = list[tuple[str, str]]
 
 log = structlog.get_logger("headgate.engine")
 

@@ -22,7 +22,7 @@ from headgate.runtime.greenlet_pool import GreenletPool
 from headgate.runtime.loop import Signal, spawn
 from headgate.runtime.patching import is_patched
 
-from .cors import Cors
+from .cors import Cors, IsAllowed
 from .engine import Engine, OneTooMany
 from .frame_parser import POLICY, PROTOCOL_ERROR
 from .limits import TransportLimits
@@ -107,11 +107,11 @@ class SocketIOFace:
         *,
         namespaces: Iterable[str],
         limits: TransportLimits,
-        allowed_origins: str | Callable[..., bool],
+        is_allowed: IsAllowed,
         allowing: Callable[[str, Environ], str | None] = lambda origin, environ: None,
         names_namespaces: bool = False,
     ) -> None:
-        """The caller must set `hooks` before sessions open. For `allowed_origins` and `allowing` see Cors.
+        """The caller must set `hooks` before sessions open. For `is_allowed` and `allowing` see Cors.
 
         With `names_namespaces`, for development, the refusal of an unknown namespace lists the known ones.
 
@@ -125,7 +125,7 @@ class SocketIOFace:
         self.hooks: Hooks
         self.limits = limits
         self._named = tuple(namespaces) if names_namespaces else ()
-        cors = Cors(allowed_origins)
+        cors = Cors(is_allowed)
         cors.setting, cors.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
         self.engine = Engine(self, limits, cors=cors)
         self._namespaces: dict[str, _Namespace] = {}

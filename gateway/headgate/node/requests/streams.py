@@ -22,7 +22,7 @@ from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import GAP, PRESENCE, notice_packet
 from headgate.events.wire.requests import Position
 from headgate.events.wire.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
-from headgate.node.access.origin import origin_check, readable_by_pages
+from headgate.node.access.origin import readable_by_pages
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import KEPT_OF_ENVIRON, Joining
 from headgate.runtime.logging import wire_form
@@ -77,7 +77,6 @@ class Streams:
         self._namespaces, self._settings, self._joining = namespaces, settings, joining
         self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
         self._limits, self._cors = sockets.limits, sockets.engine.cors
-        self._is_allowed = origin_check(settings)
         self._open: set[Stream] = set()
 
     def close(self) -> None:
@@ -199,11 +198,9 @@ class Streams:
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
         """Refuse pages of other sites, as for a WebSocket. A page that may not read an answer must not cause one."""
-        origin = environ.get("HTTP_ORIGIN")
-        if origin:
-            if "*" not in self._settings.allowed_origins and not self._is_allowed(origin, environ):
-                raise self._cors.refusal(environ)
-        elif environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
+        if not self._cors.lets_in(environ):
+            raise self._cors.refusal(environ)
+        if not environ.get("HTTP_ORIGIN") and environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
             raise Forbidden("read a stream from", "a page of another site")
         if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):
             # Any page of this machine is admitted, but not a page from a name rebound to this machine.

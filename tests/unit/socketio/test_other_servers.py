@@ -66,7 +66,7 @@ def test_a_socket_of_pywsgi_is_taken_away_with_the_bytes_behind_the_request(serv
     served = serve(application)
     served.peer.sendall(REQUEST + behind)
     turn()
-    ((sock, received, *_),) = taken
+    sock, received = taken[0].sock, taken[0].received
     assert received == behind
     assert served.greenlet.dead
     assert not os.get_blocking(sock.fileno())

@@ -131,9 +131,7 @@ class Client:
 
     def subscribe(self, pattern: str, overflow: Overflow) -> bool:
         """Add a subscription, or change its policy; return whether the pattern is new."""
-        is_new = pattern not in self.subscriptions
-        self.subscriptions.put(pattern, overflow)
-        return is_new
+        return self.subscriptions.put(pattern, overflow)
 
     def unsubscribe(self, pattern: str) -> bool:
         """Remove a subscription; return False if there was none."""
@@ -440,7 +438,8 @@ class Client:
         after = self.state = MACHINE[before, step]
         if after.phase is before.phase:
             return
-        self._reader.moved(self, before.phase, after.phase)
+        if not (before.direct and after.direct):  # a reader of the log, or about to be one
+            self._reader.moved(self, before.phase, after.phase)
         if before.direct is not after.direct:
             self.connection.hold_direct(not after.direct)
         if after.phase is Phase.READING and not after.full:

@@ -141,7 +141,8 @@ class LiveFeed:
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
         # The bus goes back when the log has lost its end, and what clients have received counts then.
-        self._handed = max(self.bus.reached, self._handed)
+        if (reached := self.bus.reached) > self._handed:
+            self._handed = reached
         return self._handed
 
     def epoch(self) -> str:

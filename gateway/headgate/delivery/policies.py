@@ -57,9 +57,9 @@ class Policies(Mapping[str, Overflow]):
             self._key = tuple(sorted(self))
         return self._key
 
-    def put(self, pattern: str, policy: Overflow) -> None:
-        """Add a subscription or change its policy."""
-        if pattern not in self:
+    def put(self, pattern: str, policy: Overflow) -> bool:
+        """Add a subscription or change its policy; return whether the pattern is new."""
+        if is_new := pattern not in self:
             self.wildcards += is_wildcard(pattern)
             self._key = None
         self._map = None
@@ -70,6 +70,7 @@ class Policies(Mapping[str, Overflow]):
         else:
             self._by_pattern = {self._only: self._only_policy, pattern: policy}
             self._only = None
+        return is_new
 
     def remove(self, pattern: str) -> bool:
         """Remove a subscription; False if there was none."""

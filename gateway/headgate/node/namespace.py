@@ -151,7 +151,6 @@ class Namespace:
             BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis did not answer or is further ahead itself.
             Unauthorized: `left`, while Redis was asked.
         """
-        self.subscriptions.check_in(client)
         if point is None:
             client.welcome()
             return self._resumed(None)

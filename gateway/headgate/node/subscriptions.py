@@ -86,7 +86,7 @@ class Subscriptions:
 
     def _add(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
         """Activate the subscriptions among the outcomes. Replaces those that fail by errors."""
-        pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
+        pending = deque([(index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription)])
         # The bus keeps each pattern without a client for us until it is active. Its first client then keeps it.
         needed: _Needed = {}
         try:
@@ -176,8 +176,9 @@ class Subscriptions:
 
         Raises Unauthorized: the client left during the call.
         """
-        patterns = [wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]
-        if refused := self._authorizing.refused(client, patterns, SUBSCRIBE):
+        if self._authorizing.authorizer is not None:
+            patterns = [wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]
+            refused = self._authorizing.refused(client, patterns, SUBSCRIBE)
             for index, wanted in enumerate(outcomes):
                 if isinstance(wanted, Subscription) and wanted.pattern in refused:
                     outcomes[index] = refused[wanted.pattern]

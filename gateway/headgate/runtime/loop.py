@@ -95,7 +95,8 @@ class Share:
         self._used_s = self._since_s = self._left_s = 0.0
 
     def __enter__(self) -> Share:
-        self._acquire()
+        if not self._turn.acquire(blocking=False):
+            self._wait()
         self._since_s = monotonic()
         if self._since_s - self._left_s > self._slice_s:
             self._used_s = 0.0  # since others had as much time
@@ -119,13 +120,11 @@ class Share:
             self._turn.release()
             if self._waiting:
                 sleep()  # after releasing the turn; otherwise the others would never get it
-            self._acquire()
+            self._wait()
             self._used_s, self._since_s = 0.0, monotonic()
         return is_over
 
-    def _acquire(self) -> None:
-        if self._turn.acquire(blocking=False):
-            return
+    def _wait(self) -> None:
         self._waiting += 1
         try:
             self._turn.acquire()

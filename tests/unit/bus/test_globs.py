@@ -58,11 +58,11 @@ def test_the_channels_in_a_glob_are_found_each_once(steps: list[tuple[bool, byte
             assert channels.remove(source) == (not model[name])
         assert (source in channels) == (model[name] > 0)
     there = sorted(name for name in model if model[name])
-    assert len(channels) == len(there)
+    assert channels.count == len(there)
     assert sorted(name for _, name in channels) == there
     assert sorted(name for _, name in channels.inside(glob)) == [name for name in there if lies_in(name, glob)]
     channels.clear()
-    assert not len(channels)
+    assert not channels.count
     assert not list(channels)
 
 

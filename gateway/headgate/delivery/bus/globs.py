@@ -64,15 +64,12 @@ class ChannelCounts:
     """Counted channels of topics, grouped by the first and the last two bytes of their topics, so that `inside` searches few."""
 
     # By bytes there are a few thousand groups at most, and by words there may be one for each channel.
-    __slots__ = ("_by_start", "_count", "_prefix_bytes")
+    __slots__ = ("_by_start", "_prefix_bytes", "count")
 
     def __init__(self, prefix_bytes: int) -> None:
         self._prefix_bytes = prefix_bytes
         self._by_start: dict[bytes, dict[bytes, dict[Source, int]]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def __contains__(self, channel: Source) -> bool:
         start, end = self._edges(channel)
@@ -88,7 +85,7 @@ class ChannelCounts:
         start, end = self._edges(channel)
         channels = self._by_start.setdefault(start, {}).setdefault(end, {})
         count = channels[channel] = channels.get(channel, 0) + 1
-        self._count += count == 1
+        self.count += count == 1
         return count == 1
 
     def remove(self, channel: Source) -> bool:
@@ -104,12 +101,12 @@ class ChannelCounts:
             del by_end[end]
             if not by_end:
                 del self._by_start[start]
-        self._count -= 1
+        self.count -= 1
         return True
 
     def clear(self) -> None:
         self._by_start.clear()
-        self._count = 0
+        self.count = 0
 
     def inside(self, glob: bytes) -> Iterator[Source]:
         """Yield the channels in a glob."""

@@ -349,7 +349,7 @@ class Interest:
     def _too_many(self) -> bool:
         # The number that led to the whole feed must halve before it leads back.
         share = 2 if self._everything <= self._target else 1
-        return len(self._globs) * share > MAX_GLOBS or len(self._channels) * share > MAX_CHANNELS
+        return len(self._globs) * share > MAX_GLOBS or self._channels.count * share > MAX_CHANNELS
 
     def _limits_crossed(self) -> bool:
         is_whole = self._everything <= self._target

@@ -80,6 +80,7 @@ class Identity:
     revoking a single token. It is valid in `namespaces` (None for the gateway's first).
     `admin` admits to the console, to read with `read` and to act as well with `act` (docs/console.md).
     `scopes` are those of an API key (scopes.py), in addition to its grants; None for a user. A key's `namespaces` may hold EVERY.
+    `own_topics` is the pattern of the user's own topics, which the gateway grants; None for anonymous clients and keys.
 
     Build grants from variables with `headgate.pattern`, and insert a user's name with `headgate.user_word`. A name with `*` or
     `#` as a whole part between dots is rejected together with a grant that contains it unchanged, because an f-string would
@@ -104,7 +105,6 @@ class Identity:
     admin: Admin | None = None
     scopes: tuple[str, ...] | None = None
     own_topics: str | None = field(default=None, init=False, repr=False, compare=False)
-    """The pattern of the user's own topics; None for anonymous clients and keys."""
 
     if TYPE_CHECKING:  # the types that `_listed` takes, without a string
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from collections.abc import Hashable
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Generic, TypeVar
 
 from .pattern_map import PatternMap
@@ -257,7 +257,8 @@ class _Topics(Generic[S]):
 
 def _literal_start(pattern: str) -> str:
     """Return the words of a pattern before its first wildcard, joined by dots."""
-    return ".".join(takewhile(lambda token: token not in ("*", "#"), pattern.split(".")))
+    wildcards = [at for at in (pattern.find("*"), pattern.find("#")) if at >= 0]
+    return pattern[: max(0, min(wildcards) - 1)] if wildcards else pattern
 
 
 class SubscriptionMatcher(Generic[S]):

@@ -207,7 +207,7 @@ class RequestParser:
         if not (held := self.held):
             return None
         self.is_like_last = True
-        request = self._last if self._last is not None and held.startswith(self.block) else self._again(held)
+        request = None if self._last is None else self._last if held.startswith(self.block) else self._again(self._last, held)
         if request is None:
             end = held.find(b"\r\n\r\n", self._scanned) + 4
             if end < 4:
@@ -241,10 +241,10 @@ class RequestParser:
         self._scanned = max(0, len(held) - 3)
         return None
 
-    def _again(self, held: bytes) -> Request | None:
+    def _again(self, last: Request, held: bytes) -> Request | None:
         """Return the next request if its head equals the last one, apart from the length of the body."""
-        last, before = self._last, self._before
-        if last is None or not before or not held.startswith(before):
+        before = self._before
+        if not before or not held.startswith(before):
             return None
         at = len(before)
         digits = held[at : held.find(b"\r", at, at + _MAX_LENGTH_DIGITS + 1)]

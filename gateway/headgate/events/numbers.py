@@ -15,6 +15,8 @@ def check_items(value: Iterable[T], name: str, what: str) -> Iterable[T]:
 
     Raises InvalidRequest with the name and the expected values.
     """
+    if isinstance(value, list):  # the usual case, because the abstract types below take 2 µs
+        return value
     if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
         raise InvalidRequest(f"{name}: expected a list of {what}, got {type(value).__name__}")
     return value

@@ -69,13 +69,16 @@ class Channel:
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TooSlow after too long a wait."""
+        waited_s: float | None = 0.0
+        if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
+            # Most clients send a request only after the last answer. No object is needed for the pace of such a wait.
+            self._waits += 1
+            waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
         try:
-            if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
-                # Most clients send a request only after the last answer.
-                data: bytes = self._in_time(READ, self.peer.recv, size)
-            else:
-                data = self.peer.recv(size)
+            data: bytes = self.peer.recv(size)
         except BlockingIOError:
+            self._pace = self._pace or self.part.pace(self._limits)
+            self._pace.waited(self._pace.left_s if waited_s is None else waited_s)
             data = self._in_time(READ, self.peer.recv, size)
         except OSError:
             self.broken = True

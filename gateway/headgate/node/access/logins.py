@@ -254,7 +254,8 @@ class Logins:
     def identified(self, handshake: Handshake, *, again: bool = False, user: str | None = None) -> Identity:
         """Same as `identify` for an earlier accepted handshake of a user. A refusal does not count as a failed login."""
         # A ticket of the console ends after a minute, so it is checked each time.
-        tokens = self._tokens if again and not self.is_application and self._console_of(handshake) is None else None
+        is_kept = again and self.authenticator is self._by_token and handshake.auth.get(CONSOLE) is not True
+        tokens = self._tokens if is_kept else None
         keys = None if tokens is None else tokens.keys
         identity = None if keys is None else handshake.kept(keys)
         if identity is None:  # otherwise these keys have proved its token, which is not an API key

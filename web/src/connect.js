@@ -1,11 +1,11 @@
 /**
- * `connect`: the way in.
+ * `connect` makes a gate and connects it.
  *
  * @import { SessionOptions } from "./session/session.js"
  *
  * @typedef {object} ConnectOnlyOptions
  * @property {string} [namespace] default `/notifications`
- * @property {boolean} [autoConnect] false: `gate.open()` connects
+ * @property {boolean} [autoConnect] false: only `gate.open()` connects
  * @typedef {ConnectOnlyOptions & SessionOptions} ConnectOptions
  */
 import { Gate } from "./gate.js";
@@ -15,7 +15,7 @@ import { addressOf } from "./transport/address.js";
 /**
  * Connect to a gateway.
  *
- * The connection is made after the present task, so handlers bound right away are part of the first CONNECT.
+ * It connects after the present task, so the first CONNECT includes handlers that are bound at once.
  * @param {string} [url] origin of the gateway, such as `https://example.com` or `wss://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}
@@ -28,7 +28,7 @@ export function connect(url, options = {}) {
   try {
     if (localStorage.headgate === "debug") loadDebug().then(({ debug }) => debug(gate)).catch(console.warn);
   } catch {
-    // There is no storage, or the page may not read it.
+    // There is no storage, or the page must not read it.
   }
   return gate;
 }

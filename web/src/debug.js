@@ -1,12 +1,12 @@
 /**
- * The debug log: one line in the console for each transition of a gate. `connect` loads it where `localStorage.headgate` is "debug".
+ * The debug log: one line in the console for each transition of a gate. `connect` loads it if `localStorage.headgate` is "debug".
  *
  * In: lifecycle events. Out: lines, each with the seconds since the log began.
  *
  * @import { Gate } from "./gate.js"
  */
 
-/** Events logged unchanged. Transitions of the status and of subscriptions have their own lines. */
+/** Events that are logged unchanged. Transitions of the status and of subscriptions have their own lines. */
 const NAMES = ["connection:up", "connection:down", "connection:refused", "connection:unauthorized", "connection:moving", "delivery:gap", "delivery:backpressure", "delivery:resumed", "delivery:error"];
 
 /** Log the transitions of a gate until it closes. @param {Gate} gate */

@@ -1,33 +1,32 @@
 /**
  * The dispatcher: names → handlers, with the complete Backbone.Events interface and its calling conventions.
  *
- * In: calls of `on`, `off`, … from the application, `trigger` for local events, `dispatch` for events from the wire. Out:
- * handler calls. It knows no network; a subclass learns through `_handlerComes` and `_handlerLeft` which names are in use. It imports
- * neither Backbone nor Underscore and works with them in both directions (`view.listenTo(gate, …)`, `gate.listenTo(model, …)`).
+ * In: calls of `on`, `off`, … from the application, `trigger` for local events, `dispatch` for events from the wire. Out: handler calls. It knows no network.
+ * A subclass learns from `_handlerComes` and `_handlerLeft` which names have handlers. It imports neither Backbone nor Underscore and works with them in
+ * both directions (`view.listenTo(gate, …)`, `gate.listenTo(model, …)`).
  *
- * A handler with a context with `_isPart` belongs to a part of this package (a load, a store, a room): `off` removes it only by its callback or context, which the
- * application does not have.
+ * A handler whose context has `_isPart` belongs to a part of this package (a load, a store, a room). `off` removes it only by its callback or context, which
+ * the application does not have.
  *
- * Each name has its own handlers, patterns are found by an index, and handlers to remove by their name, callback or context: none of
- * them looks at every handler. The lists that a running trigger goes through are made when they are first needed and never changed: it
- * goes on with the handlers that it began with.
+ * Each name has its own handlers, an index finds patterns, and handlers are removed by name, callback or context, so no call searches all handlers. The
+ * lists of a running trigger are made when they are first needed and never changed, so it continues with the handlers that it began with.
  *
- * It differs from Backbone.Events on purpose in three points:
+ * It differs from Backbone.Events in three deliberate points:
  * - a handler that throws does not stop the others; `_handlerFailed` is called;
- * - names live in a Map, so `constructor`, `__proto__` or `hasOwnProperty` are names like any other;
- * - empty names left by stray spaces ("a ", " b") are skipped, where Backbone would read `off(" b")` as `off()`.
+ * - names are keys of a Map, so `constructor`, `__proto__` or `hasOwnProperty` are names like any other;
+ * - empty names from stray spaces ("a ", " b") are skipped, whereas Backbone reads `off(" b")` as `off()`.
  *
  * @import { HeadgateEvent } from "./gate.js"
  * @typedef {(this: any, ...args: any[]) => any} Callback
  * @typedef {(this: any, data: any, event: HeadgateEvent) => any} EventCallback
  * @typedef {"all" | `${string}:${string}`} LifecycleName names that no topic has
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {Callback & { _callback?: Callback, _left?: () => void, _isPart?: boolean | undefined }} Own a function in the place of the `_callback` that was given; `_left` is
- *   called when it was removed
- * @typedef {{ key: string, callback: Own, given: Callback, context: any, options: any, nth: number }} Handler `given`: the
- *   callback that the application gave; `nth`: in order of registration
- * @typedef {{ names: Name[], lists: Handler[][], chosen: Handler[] }} Route the names that a topic is for; their lists, of which `chosen` was made
- * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
+ * @typedef {Callback & { _callback?: Callback, _left?: () => void, _isPart?: boolean | undefined }} Own a function that wraps the given `_callback`; `_left` is called after
+ *   its removal
+ * @typedef {{ key: string, callback: Own, given: Callback, context: any, options: any, nth: number }} Handler `given`: the callback of the application; `nth`: its place in
+ *   the order of registration
+ * @typedef {{ names: Name[], lists: Handler[][], chosen: Handler[] }} Route the names that match a topic, and their lists, from which `chosen` was made
+ * @typedef {{ on: Function, off: Function }} Listenable a dispatcher, or any object with Backbone.Events
  */
 import { report } from "./base/report.js";
 import { PatternIndex } from "./language/pattern-index.js";
@@ -39,11 +38,11 @@ import { hasWildcard } from "./language/topic.js";
  * @typedef {Name extends LifecycleName ? Callback : Name extends string ? EventCallback : any} CallbackFor
  */
 
-/** The catch-all of `on("all", …)`, so that a topic named `all` can have its own handlers. */
+/** The key of `on("all", …)`, so that a topic named `all` can have its own handlers. */
 const ALL = ":all";
 /** @type {Handler[]} */
 const NONE = [];
-/** Topics of which the names are remembered. */
+/** The most remembered routes. */
 const MAX_ROUTES = 2000;
 const always = () => true;
 
@@ -51,7 +50,7 @@ const always = () => true;
 class Name {
   /** @type {Set<Handler>} in order of registration */
   handlers = new Set();
-  /** The same as a list that stays as it is; undefined: they are others since it was made. @type {Handler[] | undefined} */
+  /** The same as a list that is never changed; undefined: the handlers have changed since it was made. @type {Handler[] | undefined} */
   list;
 
   /** @param {string} key */
@@ -63,7 +62,7 @@ class Name {
   }
 }
 
-/** Return the handlers of a name as they are now, in a list that stays as it is. @param {Name | undefined} name */
+/** Return the present handlers of a name, in a list that is never changed. @param {Name | undefined} name */
 function listOf(name) {
   if (!name) return NONE;
   name.list ??= [...name.handlers];
@@ -72,7 +71,7 @@ function listOf(name) {
 
 /**
  * Return the handlers of names in order of registration, each callback at most once per context.
- * @param {Route} route remembers them for as long as no name has others
+ * @param {Route} route remembers them while no name has other handlers
  */
 function choose(route) {
   const { names, lists } = route;
@@ -100,12 +99,12 @@ export class Dispatcher {
   #names = new Map();
   /** Names with wildcards. @type {PatternIndex<Name>} */
   #patterns = new PatternIndex();
-  /** The names of topics that events came for, as long as no name comes or goes. @type {Map<string, Route>} */
+  /** Routes by topic, while no name comes or goes. @type {Map<string, Route>} */
   #routes = new Map();
-  /** Handlers by their callbacks and by their context, to remove them by. @type {Map<any, Set<Handler>>} */
+  /** Handlers by callback and context, for `off`. @type {Map<any, Set<Handler>>} */
   #owners = new Map();
   #nth = 0;
-  /** What each object was asked to call for this one: callbacks with their names. @type {Map<Listenable, Map<Own, Set<string>>>} */
+  /** Objects that this one listens to, with the callbacks and their names. @type {Map<Listenable, Map<Own, Set<string>>>} */
   #listeningTo = new Map();
   /** Backbone's old names. */
   bind = this.on;
@@ -116,7 +115,7 @@ export class Dispatcher {
    * @template {string | EventMap} Name
    * @param {Name} name `all` gets everything, with the name as first argument
    * @param {CallbackFor<Name>} [callback] with a map: the context
-   * @param {any} [context] `this` of the callback, and a key to remove it by
+   * @param {any} [context] `this` of the callback, and a criterion for `off`
    * @param {any} [options] passed on to `_handlerComes`
    * @returns {this}
    */
@@ -126,7 +125,7 @@ export class Dispatcher {
   }
 
   /**
-   * Remove callbacks of the application's: by name, callback and context, each of which may be left out to mean any.
+   * Remove callbacks of the application by name, callback and context, each of which may be omitted to match any.
    * @param {any} [name] a name, several, a map
    * @param {any} [callback]
    * @param {any} [context]
@@ -194,7 +193,7 @@ export class Dispatcher {
       const calls = this.#listeningTo.get(each);
       if (!calls) continue;
       each.off(name, callback, this);
-      // A dispatcher has reported what it has let go of. An object of Backbone's reports nothing.
+      // A dispatcher has reported each removed handler (`#unheard`). An object of Backbone has not.
       for (const [event, gone] of entries(/** @type {any} */ (name), callback)) {
         for (const [bound, keys] of [...calls]) {
           if (gone && gone !== bound && gone !== bound._callback) continue;
@@ -206,13 +205,13 @@ export class Dispatcher {
   }
 
   /**
-   * Call the handlers of exactly this name (no wildcard matching, nothing is published), then those of `all`.
+   * Call the handlers of exactly this name, then those of `all`. No pattern is matched, and nothing is published.
    * @param {string | EventMap} name
    * @param {...any} args
    * @returns {this}
    */
   trigger(name, ...args) {
-    // Nearly always only one name has handlers.
+    // The usual case: one name, which has handlers.
     if (this.#names.has(/** @type {any} */ (name)) && name !== "all") this.#trigger(/** @type {any} */ (name), args);
     else for (const [each] of entries(name)) this.#trigger(each, args);
     return this;
@@ -224,16 +223,16 @@ export class Dispatcher {
    * @param {string} topic
    * @param {any} data
    * @param {(pattern: string) => any} describe makes the handlers' second argument
-   * @param {(pattern: string) => boolean} [admits] whether a pattern's handlers may see it; asked once for each that matches
-   * @param {string} [alias] the topic by another name, or the same
-   * @returns {number} how many handlers ran
+   * @param {(pattern: string) => boolean} [admits] whether a pattern's handlers may see it; called once for each matching pattern
+   * @param {string} [alias] another name of the topic, or the same
+   * @returns {number} the number of handlers that ran
    */
   dispatch(topic, data, describe, admits = always, alias = topic) {
     const all = listOf(this.#names.get(ALL));
     const route = this.#route(topic, alias);
     const { names } = route;
     const { length } = names;
-    // Nearly always each is admitted, and nothing has to be made.
+    // Nearly always each is admitted, and the remembered route can be used.
     const admitted = length === 1 ? (admits(names[0].key) ? names : []) : names.filter(({ key }) => admits(key));
     const chosen = choose(admitted.length === length ? route : { names: admitted, lists: [], chosen: NONE });
     /** @type {string | undefined} */
@@ -241,7 +240,7 @@ export class Dispatcher {
     let event;
     for (const handler of chosen) {
       try {
-        // One for all handlers of a pattern.
+        // One object for all handlers of a pattern.
         if (handler.key !== pattern) {
           pattern = handler.key;
           event = describe(pattern);
@@ -255,7 +254,7 @@ export class Dispatcher {
     return chosen.length;
   }
 
-  /** Call the handlers of exactly this name, and not those of `all`. @param {string} name */
+  /** Call the handlers of exactly this name, but not those of `all`. @param {string} name */
   _call(name) {
     this.#run(listOf(this.#names.get(name)), [], name);
   }
@@ -266,7 +265,7 @@ export class Dispatcher {
   }
 
   /**
-   * The raw form of `on` for one key; a subclass uses it to reach a name that `on` reads otherwise (`all`).
+   * The raw form of `on` for one key. A subclass uses it for a name that `on` interprets (`all`).
    * @protected
    * @param {string} key
    * @param {Own} callback
@@ -287,10 +286,10 @@ export class Dispatcher {
   /**
    * The raw form of `off` for one key.
    * @protected
-   * @param {string | null} [key] as all that follow: undefined means any
+   * @param {string | null} [key] undefined matches any, as for the others
    * @param {Callback | null} [callback]
    * @param {any} [context]
-   * @param {boolean} [sparesParts] those of parts of this package stay
+   * @param {boolean} [sparesParts] whether those of parts of this package stay
    */
   _removeHandler(key, callback, context, sparesParts) {
     const left = this.#candidates(key, callback, context).filter(
@@ -308,7 +307,7 @@ export class Dispatcher {
   }
 
   /**
-   * Told before a handler is added; may throw to refuse the name.
+   * Called before a handler is added. It may throw to refuse the name.
    * @protected
    * @param {string} name
    * @param {any} _options of the handler
@@ -318,7 +317,7 @@ export class Dispatcher {
   }
 
   /**
-   * Told after a handler was removed.
+   * Called after a handler was removed.
    * @protected
    * @param {string} _name
    * @param {any} _options of the handler
@@ -326,7 +325,7 @@ export class Dispatcher {
   _handlerLeft(_name, _options) {}
 
   /**
-   * Told when a handler threw.
+   * Called when a handler has thrown.
    * @param {unknown} error
    * @param {string} _name of the event that it was called for
    */
@@ -334,7 +333,7 @@ export class Dispatcher {
     report(error);
   }
 
-  /** Another object calls this one no longer. @param {Listenable} other @param {string} key @param {Own} callback */
+  /** Another object no longer calls this one. @param {Listenable} other @param {string} key @param {Own} callback */
   #unheard(other, key, callback) {
     const calls = this.#listeningTo.get(other);
     const keys = calls?.get(callback);
@@ -348,7 +347,7 @@ export class Dispatcher {
     if (all.length) this.#run(all, [name, ...args], name);
   }
 
-  /** Return the names that an event of a topic is for. @param {string} topic @param {string} alias @returns {Route} */
+  /** Return the names that match a topic. @param {string} topic @param {string} alias @returns {Route} */
   #route(topic, alias) {
     const key = alias === topic ? topic : `${alias} ${topic}`;
     const known = this.#routes.get(key);
@@ -367,7 +366,7 @@ export class Dispatcher {
     return route;
   }
 
-  /** Return a superset of the handlers to remove: those of the narrowest criterion. @param {any[]} criteria key, callback, context */
+  /** Return a superset of the handlers to remove, those that the narrowest criterion matches. @param {any[]} criteria key, callback, context */
   #candidates(...[key, ...owners]) {
     const sets = owners.filter(Boolean).map((owner) => this.#owners.get(owner));
     if (key) sets.push(this.#names.get(key)?.handlers);
@@ -405,7 +404,7 @@ export class Dispatcher {
       owned?.delete(handler);
       if (owned && !owned.size) this.#owners.delete(owner);
     }
-    // As Backbone does: one that listens lets go of what calls it no longer.
+    // As in Backbone, a listener forgets an object that no longer calls it.
     const { context } = handler;
     if (context instanceof Dispatcher) context.#unheard(this, handler.key, handler.callback);
   }
@@ -438,7 +437,7 @@ function entries(name, callback, context) {
 }
 
 /**
- * Return the same for names that get a callback. Those without one are left out, as Backbone does.
+ * Return the same for names that get a callback. As in Backbone, those without one are skipped.
  * @param {string} of the call @param {string | EventMap} name @param {any} callback @param {any} context
  * @throws {TypeError} a callback is no function
  */
@@ -449,7 +448,7 @@ function bindings(of, name, callback, context) {
   return bound;
 }
 
-/** Return whether a topic or pattern may have a name: one with a colon never enters matching. @param {string} name */
+/** Return whether a name may be a topic or pattern. One with a colon is never matched. @param {string} name */
 export function isTopic(name) {
   return typeof name !== "string" || !name.includes(":");
 }
@@ -469,7 +468,7 @@ function onlyOnce(callback, leave) {
     leave(once);
     return callback.apply(this, args);
   };
-  // Backbone's own name for it: `off` finds a `once` by the callback that was given.
+  // Backbone's name for it. `off` finds a `once` by the given callback.
   once._callback = callback;
   return once;
 }

@@ -1,13 +1,11 @@
 /**
- * The stream: `events(gate, pattern)`, events of a pattern as an async iterator, bounded.
+ * `events(gate, pattern)`: the events of a pattern as a bounded async iterator.
  *
- * If a loop body is slower than the events, they wait here. Beyond `limit` the oldest are discarded, and
- * `delivery:gap` reports how many and which, with `where: "iterator"`, before the loop sees anything later.
+ * If the loop is slower than the events, they wait here. Beyond `limit` the oldest are discarded. `delivery:gap` reports how many and which, with
+ * `where: "iterator"`, before the loop sees anything later.
  *
- * It is an iterator written out, not an async generator: a generator's `return()` waits for a `next()` that is under way, so
- * a loop without events could not be left.
- *
- * It is a function and no method of the gate, so that the bundler of a page without such loops leaves this file out.
+ * It is an explicit iterator and not an async generator, because a generator's `return()` waits for a pending `next()`, so a loop without events could not
+ * be left. It is a function and not a method of the gate, so that the bundler of a page without such loops drops this file.
  *
  * @import { Gate, HeadgateEvent, SubscribeOptions, Subscription } from "./gate.js"
  * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop, default 256
@@ -21,7 +19,7 @@ import { checkPattern } from "./language/topic.js";
 const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 256] };
 
 /**
- * The life of a loop: `open` from its first turn on.
+ * The states of a loop. It is `open` from its first turn on.
  * @type {Record<"new" | "open" | "ended", Partial<Record<"open" | "end", "new" | "open" | "ended">>>}
  */
 export const STREAM = {
@@ -31,8 +29,8 @@ export const STREAM = {
 };
 
 /**
- * Return the events of a pattern for a loop: `for await (const event of events(gate, "orders.#"))`. The pattern is subscribed from the first turn of the
- * loop until the loop is left, the signal aborts or the gate closes. A refusal is thrown into the loop.
+ * Return the events of a pattern for a loop: `for await (const event of events(gate, "orders.#"))`. The pattern is subscribed from the first turn of the loop
+ * until the loop is left, the signal aborts or the gate closes. The loop throws if the gateway refuses the pattern.
  * @param {Gate} gate
  * @param {string} pattern
  * @param {StreamOptions} [options]
@@ -50,11 +48,11 @@ class EventStream {
   #life = new Machine(STREAM, "new");
   /** @type {HeadgateEvent[]} */
   #line = [];
-  /** Calls of `next` that wait. @type {((turn: Turn | Promise<Turn>) => void)[]} */
+  /** Pending calls of `next`. @type {((turn: Turn | Promise<Turn>) => void)[]} */
   #waiters = [];
   /** @type {{ count: number, from: number | null, to: number | null }} discarded since the last report */
   #lost = { count: 0, from: null, to: null };
-  /** Why it ended, until one `next` has reported it. @type {unknown} */
+  /** Why it has ended, until one `next` has thrown it. @type {unknown} */
   #error;
   /** @type {Subscription | undefined} */
   #subscription;
@@ -77,7 +75,7 @@ class EventStream {
   }
 
   /**
-   * Return the next event, as soon as there is one. The first call subscribes.
+   * Wait for the next event and return it. The first call subscribes.
    * @returns {Promise<Turn>} rejected once when the subscription was refused
    */
   async next() {
@@ -94,7 +92,7 @@ class EventStream {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  /** Leave: unsubscribe, and end every `next` that waits. @returns {Promise<Turn>} */
+  /** Leave: unsubscribe, and end every pending `next`. @returns {Promise<Turn>} */
   async return() {
     this.#line = [];
     this.#end();
@@ -115,7 +113,7 @@ class EventStream {
     }
     if (this.signal?.aborted) return this.#end();
     this.signal?.addEventListener("abort", this.#leave);
-    // `disconnected`: the gate was closed. That is an end, not a fault.
+    // `disconnected` means that the gate was closed, which is an end and not an error.
     void this.gate._ended(this.pattern, () => this.#life.is("ended")).then((error) => this.#end(error?.code === "disconnected" ? undefined : error));
   }
 
@@ -141,7 +139,7 @@ class EventStream {
     this.gate.trigger("delivery:gap", gap);
   }
 
-  /** No event comes any more; those that wait are still given out. @param {unknown} [error] */
+  /** No further event comes. Those that wait are still delivered. @param {unknown} [error] */
   #end(error) {
     if (!this.#life.offer("end")) return;
     this.#error = error;

@@ -1,20 +1,18 @@
 /**
  * The gate: a dispatcher that subscribes its topics and patterns at the gateway. `connect` returns one.
  *
- * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
- * session/ keeps up the exchange with the gateway.
+ * In: handlers of the application. Out: handler calls, and lifecycle events, whose names have a colon. session/ exchanges messages with the gateway.
  *
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delayMs} ·
- * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects this client because its token has expired
- * or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes, reason,
- * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} ·
- * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
- * `status:change` {status, previous, reason}, each change · `state:change` state. An outbox (offline/outbox.js) reports `publish:queued`,
- * `publish:receipt` and `publish:refused`.
+ * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects
+ * this client because its token has expired or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes,
+ * reason, recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} · `delivery:resumed` {epoch,
+ * offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} · `status:change` {status, previous, reason}, for each
+ * change · `state:change` state. An outbox (offline/outbox.js) reports `publish:queued`, `publish:receipt` and `publish:refused`.
  *
- * A gap is `repairing` while its events are fetched from the log. They come marked `replayed`, after events that came
- * in between, and `delivery:resumed` reports the end. It is `lost` when they will not come; then `resync` is called, once.
- * If it is neither, the subscription has `repair: false`, and `gate.replay` can fetch the events.
+ * A gap is `repairing` while the client fetches its events from the log. They come late, marked `replayed`, and `delivery:resumed` reports the end. A gap is
+ * `lost` if its events will not come; then the client calls `resync` once. If it is neither, the subscription has `repair: false`, and `gate.replay` can
+ * fetch the events.
  *
  * @import { EventCallback } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./language/protocol.js"
@@ -24,12 +22,12 @@
  * @property {string} topic
  * @property {any} data
  * @property {string | null} id
- * @property {number} time milliseconds since 1970, the time of the log
- * @property {number | null} offset null: a plain PUBLISH, live only
+ * @property {number} time milliseconds since 1970, by the clock of Redis
+ * @property {number | null} offset null: the event is not in the log and comes only live
  * @property {boolean} replayed
  * @property {string} [traceparent] of the span that published it (W3C Trace Context)
- * @property {string} [by] the user who published it, as the gateway knows it, where HEADGATE_EVENT_BY has the topic
- * @property {string} pattern of the handler that gets it
+ * @property {string} [by] the user who published it, taken from the token, in topics of HEADGATE_EVENT_BY
+ * @property {string} pattern of the handler that was called
  *
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
@@ -53,15 +51,15 @@ const ADDRESS = /^https?:\/\/[^/?#]+\/[\w-]*$/;
 export class Gate extends Dispatcher {
   #address;
   #session;
-  /** Those that go on (load.js). @type {Set<import("./load.js").Load>} */
+  /** Open loads (load.js). @type {Set<import("./load.js").Load>} */
   _loads = new Set();
-  /** Likewise (presence/room.js). @type {Set<{ _regranted: () => void }>} */
+  /** Open rooms (presence/room.js). @type {Set<{ _regranted: () => void }>} */
   _rooms = new Set();
   /** Checks the options of a part of this package. */
   _checkOptions = checkOptions;
 
   /**
-   * Check the options of a part of this package, and its gate, which may be of another copy of it.
+   * Check the options of a part of this package, and its gate, which may come from another copy of the package.
    * @param {any} gate @param {[of: string, table: import("./language/options.js").Table, given: any]} call @throws {TypeError}
    */
   static _optionsOf(gate, ...call) {
@@ -87,7 +85,7 @@ export class Gate extends Dispatcher {
     return this.#address;
   }
 
-  /** The state of the connection in one word; `status:change` reports each change. */
+  /** The state of the connection. `status:change` reports each change. */
   get status() {
     return this.#session.connection.status();
   }
@@ -97,23 +95,23 @@ export class Gate extends Dispatcher {
     return this.#session.connection.isUp();
   }
 
-  /** A snapshot of the state; `state:change` announces a change of it (not every event). @returns {State} */
+  /** A snapshot of the state. `state:change` reports a change of it; an event alone is none. @returns {State} */
   get state() {
     return this.#session.state();
   }
 
-  /** Connect, if not connected: at the start, and again after a refusal. @returns {this} */
+  /** Connect now, if the client is not connected or connecting. @returns {this} */
   open() {
     this.#session.open();
     return this;
   }
 
   /**
-   * Subscribe a handler to a topic or pattern: `on` with options, for names that `on` reads otherwise too (`all`).
+   * Subscribe a handler to a topic or pattern, also to one whose name `on` interprets (`all`).
    * @param {string} pattern
-   * @param {SubscribeOptions | EventCallback} options `since` asks for a part of the past; `signal` ends the subscription
+   * @param {SubscribeOptions | EventCallback} options `since` requests past events; `signal` ends the subscription
    * @param {EventCallback} [handler] called with (data, event)
-   * @returns {Subscription} `ready` is settled by the gateway's answer
+   * @returns {Subscription} `ready` resolves when the pattern is active
    */
   subscribe(pattern, options, handler) {
     return this._subscribe(pattern, options, handler);
@@ -121,8 +119,8 @@ export class Gate extends Dispatcher {
 
   /**
    * Subscribe as `subscribe` does.
-   * @param {string} pattern @param {any} [options] @param {EventCallback} [handler] the options, if there are none
-   * @param {boolean} [isPart] of this package: it ends by `close` alone
+   * @param {string} pattern @param {any} [options] or the handler @param {EventCallback} [handler]
+   * @param {boolean} [isPart] whether it belongs to a part of this package, so that only `close` ends it
    * @returns {Subscription}
    */
   _subscribe(pattern, options = {}, handler = options, isPart) {
@@ -134,20 +132,20 @@ export class Gate extends Dispatcher {
     const { signal, ...wanted } = options;
     const gate = this;
     let open = !signal?.aborted && gate.status !== "closed";
-    // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an
-    // earlier handler of the same event may close it.
+    // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an earlier handler of the same event may
+    // close it.
     /** @type {import("./dispatcher.js").Own} */
     const own = (data, event) => open && handler.call(gate, data, event);
     own._callback = handler;
     own._isPart = isPart;
-    // By `off` as by `close`.
+    // Called after `off` and after `close`.
     own._left = () => {
       open = false;
       signal?.removeEventListener("abort", close);
     };
     const close = () => this._removeHandler(pattern, own);
     if (open) {
-      // Its own context too: two subscriptions of one handler are two.
+      // The function is its own context too, because the dispatcher calls a handler once for each context.
       this._addHandler(pattern, own, own, wanted);
       signal?.addEventListener("abort", close);
     }
@@ -160,7 +158,7 @@ export class Gate extends Dispatcher {
       },
       get ready() {
         const ready = open ? gate.subscribed(pattern) : Promise.reject(disconnected({ pattern }));
-        // Reading it must not make an unhandled rejection; `delivery:error` reports the refusal.
+        // Reading the property must not cause an unhandled rejection. `delivery:error` reports the refusal.
         ready.catch(() => {});
         return ready;
       },
@@ -168,7 +166,7 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Return a promise for the gateway's acknowledgement of a pattern with handlers.
+   * Wait until a pattern with handlers is active.
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
    */
@@ -176,17 +174,17 @@ export class Gate extends Dispatcher {
     return this.#session.standings.subscribed(checkPattern(pattern));
   }
 
-  /** Return the state of a pattern's subscription, and why its handlers get nothing; `subscription:<pattern>` is called after each change. @param {string} pattern */
+  /** Return the state of a pattern's subscription, and why its handlers get no events. `subscription:<pattern>` is called after each change. @param {string} pattern */
   _standing(pattern) {
     return this.#session.standings.standing(pattern);
   }
 
-  /** Make a request of a part of this package. @param {[name: string, body: object, signal?: AbortSignal]} request @returns {Promise<any>} rejected with HeadgateError */
+  /** Send a request of a part of this package. @param {[name: string, body: object, signal?: AbortSignal]} request @returns {Promise<any>} rejected with HeadgateError */
   _request(...request) {
     return this.#session.request(...request);
   }
 
-  /** Return the position in the log; undefined: there is none, or the event whose handlers are called was read by `replay` or a repair. */
+  /** Return the position in the log; undefined: there is none, or the event being dispatched was read by `replay` or a repair. */
   _position() {
     return this.#session.position();
   }
@@ -196,7 +194,7 @@ export class Gate extends Dispatcher {
     return this.#session.wired(topic);
   }
 
-  /** Wait until a pattern will not be active any more by itself, and return why, or until it is `over`. @param {string} pattern @param {() => boolean} over */
+  /** Wait until a pattern cannot become active by itself, and return why, or until `over` returns true. @param {string} pattern @param {() => boolean} over */
   _ended(pattern, over) {
     return this.#session.standings.ended(pattern, over);
   }
@@ -205,10 +203,10 @@ export class Gate extends Dispatcher {
    * Publish an event, if the client's token grants that.
    * @param {string} topic
    * @param {unknown} data JSON
-   * @param {{ id?: string, echo?: boolean, ephemeral?: boolean }} [options] `id`: of an earlier try, so that it is published once; `echo: false`: the handlers of this page do
-   *   not get the event, only those of others; `ephemeral`: it reaches the clients connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
-   * @returns {Promise<any>} a Receipt, rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
-   *   is lost; publishing it again by that id is safe for as long as the gateway remembers ids. Of an ephemeral event it is { id }
+   * @param {{ id?: string, echo?: boolean, ephemeral?: boolean }} [options] `id`: that of an earlier try, so that the event is published once; `echo: false`: the handlers of
+   *   this page do not get the event; `ephemeral`: it reaches the clients that are connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
+   * @returns {Promise<any>} a Receipt, or { id } for an ephemeral event; rejected with HeadgateError, whose `retry` says whether to try again. `outcome_unknown` {id}: it was
+   *   sent and its answer is lost; publish it again with that id while ids count
    */
   async publish(topic, data, options = {}) {
     const { id = newId(), echo, ephemeral } = checkOptions("publish", PUBLISH_OPTIONS, options);
@@ -219,7 +217,7 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Report which events the user was shown, at most 100, so that consumers need not mail them. For users with a token only.
+   * Report which events the user has seen, at most 100, so that consumers do not mail them. Only for users with a token.
    * @param {string[]} ids
    * @returns {Promise<{ seen: number }>} rejected with HeadgateError; `retry` says whether to try again
    */
@@ -229,24 +227,24 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For a gap
-   * that is not repaired by itself: `gate.replay("orders.#", gap)`.
+   * Dispatch a part of the log again, to the handlers of one pattern, marked `replayed`. `gate.replay("orders.#", gap)` fetches a gap that is not repaired by
+   * itself.
    * @param {string} pattern
    * @param {import("./session/gaps.js").Range} range
-   * @returns {Promise<number>} how many events there were; rejected with HeadgateError
+   * @returns {Promise<number>} the number of events; rejected with HeadgateError
    */
   async replay(pattern, range) {
     checkArgument("replay: range", "object", range);
     const { from, to, epoch } = range;
-    // A gap without offsets is for the gateway to refuse.
+    // The gateway refuses a gap without offsets.
     checkOptions("replay: range", RANGE, { from: from ?? undefined, to: to ?? undefined, epoch });
     return this.#session.replay(checkPattern(pattern), range);
   }
 
   /**
-   * Use another token: on the live connection, and for every connection from now on until the gateway refuses it or a `token`
-   * function brings the next. Without a connection the next one shows it; after a refusal that is now.
-   * @param {string} [token] else that of the `token` option
+   * Use another token, on the live connection and the next ones, until the gateway refuses it or a `token` function returns the next one. Without a connection
+   * the next one uses it; a refused client connects now.
+   * @param {string} [token] default: that of the `token` option
    * @returns {Promise<void>} rejected with HeadgateError: the gateway's refusal, or `token_unavailable`
    */
   async refresh(token) {
@@ -254,9 +252,9 @@ export class Gate extends Dispatcher {
     return this.#session.refresh(token);
   }
 
-  /** Disconnect for good; no timer, listener or handler is left, also on the application's signals. */
+  /** Disconnect for good. No timer, listener or handler is left, nor a listener on the application's signals. */
   close() {
-    // A handler of its last reports may call it too.
+    // A handler of the last reports may call it again.
     if (this.status === "closed") return;
     this.#session.close();
     this.stopListening();

@@ -1,3 +1,3 @@
-/** Loads the debug log: a separate chunk of the page's build. (The script-tag build has another file here.) */
+/** Loads the debug log from a separate chunk of the page's build. (The script-tag build replaces this file.) */
 
 export const loadDebug = () => import("./debug.js");

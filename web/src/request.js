@@ -1,7 +1,7 @@
 /**
- * The entry point `headgate/request`: a question to a function of the application (`@gate.on_request` in Python), and its answer.
+ * The entry point `headgate/request`: calls a function of the application (`@gate.on_request` in Python).
  *
- * In: a name, JSON data. Out: the answer as a promise. A request that was sent is never sent again: without an answer its outcome is unknown.
+ * In: a name, JSON data. Out: the answer as a promise. A request is never sent twice, so without an answer its outcome is unknown.
  */
 import { newId } from "./base/new-id.js";
 import { checkPayload, checkTopic, Gate } from "./index.js";
@@ -13,13 +13,13 @@ import { CANCEL, REQUEST } from "./language/protocol.js";
 const OPTIONS = { timeoutMs: [[1, MAX_DELAY_MS, true], 10_000], signal: [SIGNAL] };
 
 /**
- * Return the answer to a request.
+ * Send a request and return its answer.
  * @param {Gate} gate
  * @param {string} name of the request, with the grammar of a topic; the token needs a publish grant for it
  * @param {unknown} data JSON
- * @param {{ timeoutMs?: number, signal?: AbortSignal }} [options] `timeoutMs`: the time of the function, at most the gateway's `requestTimeoutS`; `signal` cancels it
- * @returns {Promise<any>} rejected with the reason of `signal`, or with HeadgateError: the refusal of the gateway or the function, `timed_out`, `disconnected` (it was not sent), or `outcome_unknown`
- *   {id, name, reason} (it was sent, and its answer is lost)
+ * @param {{ timeoutMs?: number, signal?: AbortSignal }} [options] `timeoutMs`: time for the function, at most the gateway's `requestTimeoutS`; `signal` cancels it
+ * @returns {Promise<any>} rejected with the reason of `signal`, or with HeadgateError: the refusal of the gateway or the function, `timed_out`, `disconnected` (it was not
+ *   sent), or `outcome_unknown` {id, name, reason} (it was sent, and its answer is lost)
  */
 export async function request(gate, name, data, options = {}) {
   const { timeoutMs, signal } = Gate._optionsOf(gate, "request", OPTIONS, options);

@@ -1,4 +1,4 @@
-/** Return a value of any kind as a text. @param {unknown} value */
+/** Return any value as a text. @param {unknown} value */
 export function asText(value) {
   try {
     return String(value);

@@ -1,11 +1,11 @@
 /**
- * What an error means and what to do about it, in sentences, for the developer of the page. No part of a production build: explain.js imports
- * it for development, and a script tag loads it when there is something to explain.
+ * What an error means and what to do about it, in sentences, for the developer of the page. A production build does not have this file. explain.js imports
+ * it for development, and the script-tag build loads it when there is something to explain.
  *
- * A test holds the table to the codes of the client, and each link to a heading of the documentation.
+ * A test compares the table with the codes of the client, and each link with a heading of the documentation.
  */
 
-/** Where the documentation is: set by the build of a release, else the folder of the checkout. */
+/** The address of the documentation, set by the build of a release, else the folder of the checkout. */
 // @ts-expect-error: the build defines it
 const DOCS = typeof HEADGATE_DOCS === "undefined" ? "docs/" : HEADGATE_DOCS;
 
@@ -17,7 +17,7 @@ const REQUESTS = "howto/requests.md";
 const OUTBOX = "guide.md#publish-without-a-connection";
 
 /**
- * By code: what happened, unless the message of the gateway has it; the cure; a page with more.
+ * By code: what happened, if the gateway's message does not say it; the cure; a page with more.
  * @type {Record<string, { what?: (parts: Record<string, any>) => string, cure: string | ((parts: Record<string, any>) => string), more: string }>}
  */
 export const EXPLAINED = {
@@ -81,13 +81,13 @@ export const EXPLAINED = {
   refused: { what: () => "The connection was refused without a code of Headgate", cure: "Something else may have answered in the gateway's place: look at the answer in the browser's network panel.", more: TROUBLE },
 };
 
-/** Return why a name is none in words: it does not match the grammar (topic.js), or there is another reason. @param {string} reason */
+/** Return in words why a name is invalid, from the grammar that it does not match (topic.js) or another reason. @param {string} reason */
 const wordsOfGrammar = (reason) => (reason.startsWith("/") ? "not 1 to 8 words of A-Za-z0-9_- with dots between, 255 bytes at most" : reason);
 
-/** What to do where there is no connection, by the reason. @type {[why: RegExp, cure: string][]} */
+/** What to do if no connection can be made, by the reason. @type {[why: RegExp, cure: string][]} */
 const CURES_OF_WAYS = [
   [/^no token in time/, "The token function has not answered: give its request a time limit."],
-  // The second is Firefox's word for such a policy.
+  // The second is Firefox's word for a violation of such a policy.
   [/SecurityError|CONTENT_BLOCKED/, "Give a page over https the https:// address of the gateway, or add the gateway to connect-src of the page's Content-Security-Policy."],
   [/origin null/, "The gateway lets in no page without an origin: serve the file over http, or give the frame's sandbox allow-same-origin."],
   [/origin /, "Check that the gateway runs there, copy the HEADGATE_ALLOWED_ORIGINS line from its log, and see whether the browser's console names a Content-Security-Policy."],
@@ -117,7 +117,7 @@ const CURES_OF_TOKENS = {
   authenticator_failed: "The gateway's log has the exception of the authenticator.",
 };
 
-/** What to do about values that JSON has no place for, by the end of their description. @type {[what: RegExp, cure: string][]} */
+/** What to do about values that JSON cannot represent, by their description. @type {[what: RegExp, cure: string][]} */
 const CURES_OF_VALUES = [
   [/undefined$|^a hole/, "Leave the member out, or write null."],
   [/NaN|Infinity/, "Write null, or a text."],
@@ -138,7 +138,7 @@ function cureOfValue(reason) {
 }
 
 /**
- * Return the text of an error, with the cure and where to read on.
+ * Return the text of an error, with the cure and a link.
  * @param {string} code @param {Record<string, any>} parts @param {string} [message] the gateway's
  */
 export function sentenceOf(code, parts, message) {
@@ -149,11 +149,11 @@ export function sentenceOf(code, parts, message) {
   return `${text.replace(/\.$/, "")}. ${typeof cure === "string" ? cure : cure(parts)} (${code}: ${DOCS}${more})`;
 }
 
-/** Names that other clients give to our options. @type {Record<string, string>} */
+/** Our options by the names that other clients give them. @type {Record<string, string>} */
 const ELSEWHERE = { timeout: "requestTimeoutMs", reconnectionDelay: "reconnectDelayMinMs", reconnectionDelayMax: "reconnectDelayMaxMs", jwt: "token", accessToken: "token", getToken: "token" };
 
 /**
- * Return a sentence for each option that a call does not have.
+ * Return a sentence for each option that a call does not know.
  * @param {string} of the call @param {string[]} known @param {Record<string, any>} given
  */
 export function sentencesOfOptions(of, known, given) {
@@ -161,12 +161,12 @@ export function sentencesOfOptions(of, known, given) {
     const meant = known.includes(ELSEWHERE[name]) ? ELSEWHERE[name] : known.find((each) => isNear(each, name));
     return `headgate: ${of} has no option "${name}": ${meant ? `did you mean ${meant}?` : `it has ${known.filter((each) => each !== "share").join(", ")}`} (${DOCS}guide.md)`;
   });
-  // Socket.IO's way.
+  // Socket.IO passes a token in this way.
   if (known.includes("token") && given.auth?.token !== undefined && given.token === undefined) sentences.push(`headgate: ${of} takes no token from auth: {token}: did you mean the option token? (${DOCS}${SIGN_IN})`);
   return sentences;
 }
 
-/** Whether one name is the other but for case, an end, or a letter more, less or changed. @param {string} one @param {string} other */
+/** Return whether two names differ only in case, in an ending, or in one added, missing or changed letter. @param {string} one @param {string} other */
 function isNear(one, other) {
   const [a, b] = [one.toLowerCase(), other.toLowerCase()];
   if (Math.min(a.length, b.length) > 3 && (a.startsWith(b) || b.startsWith(a))) return true;
@@ -182,13 +182,13 @@ const EVENTS = { connect: "connection:up", reconnect: "connection:up", reconnect
 /** Socket.IO's methods, and ours. @type {Record<string, string>} */
 const METHODS = { emit: "publish(topic, data)", send: "publish(topic, data)", connect: "open()", disconnect: "close()" };
 
-/** Return a sentence, if a topic is the name of an event elsewhere. @param {string} name */
+/** Return a sentence if a topic has the name of another client's event. @param {string} name */
 export function sentencesOfName(name) {
   if (!Object.hasOwn(EVENTS, name)) return [];
   return [`headgate: "${name}" is a topic here, for events that someone publishes: did you mean "${EVENTS[name]}"? (${DOCS}guide.md#show-the-state)`];
 }
 
-/** Have the methods of other clients name ours. @param {object} gate */
+/** Make the methods of other clients name ours. @param {object} gate */
 export function addHints(gate) {
   for (const [name, ours] of Object.entries(METHODS)) {
     const value = () => {
@@ -198,7 +198,7 @@ export function addHints(gate) {
   }
 }
 
-/** Rules that do not speak for themselves. @type {Record<string, string>} */
+/** The words for rules that are not readable as written. @type {Record<string, string>} */
 const WORDS_OF_RULES = {
   texts: "an array of texts",
   objects: "an array of objects",

@@ -1,10 +1,9 @@
 /**
- * The one error of the client: the same code, text and parts as the gateway's error tree (gateway/headgate/errors.py).
+ * The only error class of the client, with the codes, texts and parts of the gateway's error tree (gateway/headgate/errors.py).
  *
- * `code` is the word that travels on the wire, `retry`: trying the same thing again can help, `parts` are the
- * numbers and names that the message is built from (`size`, `limit`, `where`, …). Codes that only the browser knows:
- * `disconnected` (no connection now), `unreachable` (an attempt to connect came to nothing), `timeout` (no acknowledgement in time), `closed` (the gate was closed), `token_unavailable` (the token
- * function failed), `refused` (a refusal without a code of ours). The text is a sentence in development (explain.js), else made of the code and the parts.
+ * `code` is the word on the wire. `retry` says whether trying the same again can help. `parts` are the numbers and names that the message is built from
+ * (`size`, `limit`, `where`, …). docs/protocol.md lists the codes, among them those that only the client makes. The text is a sentence in development
+ * (explain.js), and otherwise consists of the code and the parts.
  */
 
 import { asText } from "./as-text.js";
@@ -12,14 +11,14 @@ import { textOf } from "./explain.js";
 import { camelCase } from "./field-names.js";
 
 export class HeadgateError extends Error {
-  // A field: a page may have frozen the prototype of errors, and with it the names of those that inherit.
+  // A field, because a page may have frozen the prototype of errors, which prevents an assignment to an inherited name.
   name = "HeadgateError";
 
   /**
    * @param {string} code wire word
    * @param {Record<string, any>} [given] parts
    * @param {boolean} [retry]
-   * @param {string} [message] undefined: a sentence in development, else made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
+   * @param {string} [message] default: a sentence in development, else code and parts, such as `payload_too_large, size: 70000, limit: 65536, where: browser`
    * @param {unknown} [cause]
    */
   constructor(code, given, retry = false, message, cause) {
@@ -34,8 +33,8 @@ export class HeadgateError extends Error {
 }
 
 /**
- * Return the error that a refusal on the wire describes.
- * @param {any} refusal `{code, message, retry, …parts}` of the wire; anything else becomes code `refused`
+ * Return a refusal of the wire as an error.
+ * @param {any} refusal `{code, message, retry, …parts}`; anything else gets the code `refused`
  */
 export function fromWire(refusal) {
   const { code = "refused", message, retry, ...parts } = Object(camelCase(refusal));

@@ -1,8 +1,8 @@
 /**
- * Explanations for the developer of the page: sentences in a development build, none in production, where they are left out.
+ * Explanations for the developer of the page. A development build has the sentences, and a production build drops them.
  *
- * `process.env.NODE_ENV` is what bundlers replace (webpack, Vite, Parcel, esbuild) and what Node has. A page without a bundler has no `process`,
- * and no sentences. (The script-tag build has another file here.)
+ * Bundlers (webpack, Vite, Parcel, esbuild) replace `process.env.NODE_ENV`, and Node has it. A page without a bundler has no `process` and no sentences. (The
+ * script-tag build replaces this file.)
  */
 import { addHints, sentenceOf, sentencesOfName, sentencesOfOptions, wordsOfRule } from "./development.js";
 
@@ -18,28 +18,28 @@ export function textOf(code, parts, _retry, message) {
   } catch {}
 }
 
-/** Report options that a call does not have. @param {string} of the call @param {object} table its options @param {Record<string, any>} given */
+/** Report options that a call does not know. @param {string} of the call @param {object} table its options @param {Record<string, any>} given */
 export function reportUnknown(of, table, given) {
   try {
     if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfOptions(of, Object.keys(table), given)) console.warn(sentence);
   } catch {}
 }
 
-/** Report a topic that is the name of an event elsewhere. @param {string} name */
+/** Report a topic that has the name of another client's event. @param {string} name */
 export function reportName(name) {
   try {
     if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfName(name)) console.warn(sentence);
   } catch {}
 }
 
-/** Have the methods of other clients name ours. @param {object} gate */
+/** Make the methods of other clients name ours. @param {object} gate */
 export function explainMethods(gate) {
   try {
     if (process.env.NODE_ENV !== "production") addHints(gate);
   } catch {}
 }
 
-/** Return a rule in words; in production as it is written. @param {import("./options.js").Rule} rule */
+/** Return a rule in words, or as written in production. @param {import("./options.js").Rule} rule */
 export function wordsOf(rule) {
   try {
     if (process.env.NODE_ENV !== "production") return wordsOfRule(rule);

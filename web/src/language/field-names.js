@@ -1,11 +1,11 @@
 /**
  * Field names: snake_case on the wire, camelCase in a page. Pure function.
  *
- * Each notice of the gateway and each of its errors is translated where it comes in, so that the rest of the code knows one style. Values keep their
- * spelling (`catch_up`, `payload_too_large`), and an event's data is the application's: it is never changed.
+ * Each notice and error of the gateway is translated when it arrives, so the rest of the code has one style. Values keep their spelling (`catch_up`,
+ * `payload_too_large`). The data of an event belongs to the application and is never changed.
  */
 
-/** Return a body of the wire with the names of its fields, and of those inside them, in camelCase. @param {any} body @returns {any} */
+/** Return a body of the wire with all names of fields, also nested ones, in camelCase. @param {any} body @returns {any} */
 export function camelCase(body) {
   if (Array.isArray(body)) return body.map(camelCase);
   if (Object(body) !== body) return body;

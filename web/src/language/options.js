@@ -1,11 +1,11 @@
 /**
- * Options: one table for each call that takes some, which gives every option its rule and its default.
+ * Options: one table for each call that takes some, with the rule and the default of every option.
  *
- * In: what the application gave. Out: the options with their defaults, or a TypeError that names the option, its rule and the value. A name that
- * the table does not have is reported by a development build (explain.js) and means nothing.
+ * In: the given options. Out: the options with their defaults, or a TypeError that names the option, its rule and the value. A name that the table does not
+ * have is ignored, and a development build reports it (explain.js).
  *
- * A rule is a pair of the least and the most for a number (with `true`: a whole one), a list of words, a pattern for a text, the types that
- * `typeof` may say, with `array` ("": any), TEXTS, OBJECTS, POSITION, or a dot and the method that an object must have. The parts of a `since` are checked too.
+ * A rule is the least and the most for a number (with `true`: a whole number), a list of words, a pattern for a text, the allowed results of `typeof` or
+ * `array` ("": any), TEXTS, OBJECTS, POSITION, or a dot and a method that the object must have. The parts of a `since` are checked too.
  *
  * @typedef {[least: number, most: number, isWhole?: boolean] | string[] | RegExp | string} Rule
  * @typedef {Record<string, [rule: Rule, fallback?: any]>} Table
@@ -21,13 +21,13 @@ const TIME_MS = [1, MAX_DELAY_MS];
 export const COUNT = [1, 1_000_000, true];
 /** @type {Rule} */
 const OFFSET = [0, 2 ** 53 - 1, true];
-/** A place in the log, {epoch, offset}, or none: null, or the two nulls of a gate that was never up. */
+/** A position {epoch, offset}, or none: null, or the two nulls of a gate that was never up. */
 export const POSITION = "position";
 /** A list of texts. */
 export const TEXTS = "texts";
 /** A list of objects. */
 export const OBJECTS = "objects";
-/** An AbortSignal, a gate, an outbox, a store, by what is called of them. */
+/** An AbortSignal, a gate, an outbox and a store, each recognised by a method. */
 export const SIGNAL = ".addEventListener";
 export const GATE = "._checkOptions";
 export const OUTBOX = ".publish";
@@ -52,7 +52,7 @@ export const CONNECT = {
   transports: [TEXTS],
   socketOptions: ["object"],
   WebSocket: ["function"],
-  // Of `headgate/tabs`.
+  // Only for `headgate/tabs`.
   share: ["function"],
 };
 
@@ -73,7 +73,7 @@ export const LOAD = {
   signal: [SIGNAL],
   timeoutMs: [TIME_MS],
   resyncSpreadMs: [[0, MAX_DELAY_MS]],
-  // Of the stores and live collections.
+  // Only for stores and live collections.
   eager: ["boolean"],
   loaded: ["boolean"],
   lost: ["function"],
@@ -92,7 +92,7 @@ export const PUBLISH = { id: ["string"], echo: ["boolean"], ephemeral: ["boolean
 
 /**
  * Return options with their defaults.
- * @param {string} of the call that they were given to
+ * @param {string} of the name of the call
  * @param {Table} table
  * @param {any} given
  * @returns {any}
@@ -123,7 +123,7 @@ function positionOf(name, given) {
 }
 
 /**
- * Check one value; undefined is none.
+ * Check one value, unless it is undefined.
  * @param {string} name @param {Rule} rule @param {any} value
  * @throws {TypeError} it breaks the rule
  */
@@ -132,7 +132,7 @@ export function checkRule(name, rule, value) {
 }
 
 /**
- * Check one value that must be there.
+ * Check one required value.
  * @param {string} name @param {Rule} rule @param {any} value
  * @throws {TypeError} it breaks the rule
  */

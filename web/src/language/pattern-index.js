@@ -1,11 +1,11 @@
 /**
- * The pattern index: finds the patterns that match a topic without asking each. Pure state, no I/O.
+ * The pattern index finds the patterns that match a topic without testing each. Pure state, no I/O.
  *
- * It is a trie of words. A topic's walk visits only the branches that its own words, `*` and `#` lead into, so a thousand patterns
- * of which one matches cost little more than one. Words are keys of Maps: `__proto__` is a word like any other.
+ * It is a trie of words. The walk for a topic visits only the branches of its words, `*` and `#`, so a thousand patterns of which one matches cost little
+ * more than one. Words are keys of Maps, so `__proto__` is a word like any other.
  *
  * @template T
- * @typedef {{ value?: T, next: Map<string, Node<T>> }} Node `value`: of the pattern that ends here
+ * @typedef {{ value?: T, next: Map<string, Node<T>> }} Node `value`: that of the pattern that ends here
  */
 
 /** @template T */
@@ -24,7 +24,7 @@ export class PatternIndex {
     node.value = value;
   }
 
-  /** @param {string[]} words of a pattern of the index */
+  /** @param {string[]} words of a pattern in the index */
   delete(words) {
     /** @param {Node<T>} node @param {number} at */
     const remove = (node, at) => {
@@ -40,8 +40,8 @@ export class PatternIndex {
   match(topic) {
     if (!this.#root.next.size) return [];
     const words = topic.split(".");
-    /** A pattern with several `#` can match in several ways. @type {Set<T>} */
-    const found = new Set();
+    /** A set, because a pattern with several `#` can match in several ways. @type {Set<T>} */
+    const values = new Set();
     /** @param {Node<T> | undefined} node @param {number} from first remaining word of the topic */
     const walk = (node, from) => {
       if (!node) return;
@@ -51,10 +51,10 @@ export class PatternIndex {
       if (from < words.length) {
         walk(next.get(words[from]), from + 1);
         walk(next.get("*"), from + 1);
-      } else if (value) found.add(value);
+      } else if (value) values.add(value);
     };
     walk(this.#root, 0);
-    return [...found];
+    return [...values];
   }
 }
 

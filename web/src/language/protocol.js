@@ -1,7 +1,6 @@
 /**
- * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/events/wire/packets.py; docs/protocol.md describes
- * every message, and `tests/golden/wire.json` is read by both sides' tests. Fields of notices and errors are written here as the client has
- * them (field-names.js). No I/O.
+ * The wire: names of messages and shapes of their bodies. No I/O. It mirrors gateway/headgate/events/wire/packets.py. docs/protocol.md describes every
+ * message, and the tests of both sides read `tests/golden/wire.json`. Fields of notices and errors are in camelCase here (field-names.js).
  *
  * @typedef {"catch_up" | "latest" | "drop"} Overflow the policy of a subscription when its client queue is full
  * @typedef {{ offset: number, epoch?: string } | { time: number } | { last: number }} Since where in the log a subscription starts
@@ -14,18 +13,18 @@
  * @typedef {object} Welcome
  * @property {string} session
  * @property {string | null} [user]
- * @property {string} [own] what the topics of this user begin with, and `users.me.` stands for in a page; none: it has no topics of its own
+ * @property {string} [own] the prefix of this user's topics, for which `users.me.` stands in a page; missing without a token
  * @property {string} epoch
- * @property {number} offset position of the gateway's live feed; a resumed client is brought there from its own
+ * @property {number} offset position of the gateway's live feed, to which a resumed client catches up
  * @property {Limits} limits
  * @property {boolean | null} resumed null: the client did not ask to resume
- * @property {Position | null} [from] where the gateway goes on for a client that resumes; null: nowhere in the log that it knows
+ * @property {Position | null} [from] where the gateway continues for a client that resumes; null: nowhere in the log that the client knows
  * @property {SubscribeResult[]} subscriptions
  * @property {number} [heartbeatS]
  *
  * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean, traceparent?: string, by?: string }} EventMeta time in ms since 1970
  *
- * @typedef {object} Gap events in offsets `from` to `to` (inclusive, null when unknown) that this client did not get
+ * @typedef {object} Gap events in offsets `from` to `to` (inclusive; null: unknown) that this client did not get
  * @property {string[]} patterns
  * @property {number | null} from
  * @property {number | null} to
@@ -33,7 +32,7 @@
  * @property {number | null} bytes
  * @property {"overflow" | "upstream" | "trimmed" | "rolled_back" | "log_lost" | "quarantined"} reason
  * @property {boolean} recoverable
- * @property {string} [epoch] of `rolled_back`: in which the log continues after `from - 1`
+ * @property {string} [epoch] for `rolled_back`: the epoch in which the log continues after `from - 1`
  *
  * @typedef {{ state: "warning" | "on" | "off", queued: number, queuedBytes: number, discarded: number, conflated?: number }} Backpressure
  * @typedef {{ bus?: "up" | "down", moving?: { reason: string, withinS: number, detail?: string }, ended?: { pattern: string, error: WireError }[],
@@ -60,20 +59,20 @@ export const SEEN = "seen";
 export const INBOX = "inbox";
 export const REPLAY = "replay";
 export const HISTORY = "history";
-export const REQUEST = "request"; // of the application's own
+export const REQUEST = "request"; // headgate/request
 export const CANCEL = "cancel";
 
 /** Overflow policies, stronger first. @type {Overflow[]} */
 export const OVERFLOW = ["catch_up", "latest", "drop"];
 
-/** Reason of a gap in events that were delivered and that the log has since lost at its end. */
+/** Reason of a gap: the log has lost its end since these events were delivered. */
 export const ROLLED_BACK = "rolled_back";
-/** Reason of a gap in events of which the client may have some and lack others. */
+/** Reason of a gap: the client may have some of these events and lack others. */
 export const UPSTREAM = "upstream";
-/** Reason of a gap after which offsets start again, because the log itself was lost. */
+/** Reason of a gap: the log was lost, and offsets start again. */
 export const LOG_LOST = "log_lost";
-/** Reason of a gap in events that the log no longer holds. */
+/** Reason of a gap: the log no longer holds these events. */
 export const TRIMMED = "trimmed";
 
-/** How long a gateway has for a sign of life when the network or the page was away. */
+/** Time for a sign of life of the gateway, when the network has changed or the page returns. */
 export const PROBE_MS = 2000;

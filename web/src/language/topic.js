@@ -1,9 +1,9 @@
 /**
- * Topics and patterns: the grammar and matching. Pure functions, no I/O; mirrors gateway/headgate/events/topic.py.
+ * Topics and patterns: the grammar and matching. Pure functions, no I/O. It mirrors gateway/headgate/events/topic.py, without containment, which only the
+ * gateway needs.
  *
- * A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
- * `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
- * vectors that both implementations must satisfy, and `users.json` those of users' names. Containment is the gateway's business and is not mirrored here.
+ * A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards `*` (exactly one word) and `#` (zero
+ * or more words) as whole words, anywhere. `tests/golden/topics.json` has the vectors for both implementations, and `users.json` those for users' names.
  */
 import { asText } from "./as-text.js";
 import { HeadgateError } from "./errors.js";
@@ -36,29 +36,29 @@ export function checkPattern(pattern) {
 }
 
 /**
- * Return whether a valid topic matches a valid pattern. Any other name matches itself only.
+ * Return whether a topic matches a pattern. An invalid name matches only itself.
  * @param {string} pattern
  * @param {string} topic
  */
 export function matches(pattern, topic) {
-  // Any text is a name.
+  // Any text is accepted.
   check("pattern", pattern, ANY);
   check("topic", topic, ANY);
   return meets(pattern, topic);
 }
 
 /**
- * Return the word that stands for a user in topics: `ana` is `ana`, and `ana@example.org` is `ana__40example__2eorg`. Its rule is that of
- * `user_word` in Python: a byte of UTF-8 that a word may have stands for itself, any other is `__` and two hexadecimal digits.
+ * Return the word that stands for a user in topics: `ana` for `ana`, and `ana__40example__2eorg` for `ana@example.org`. As in `user_word` of Python, a byte of
+ * UTF-8 that a word may contain stands for itself, and any other becomes `__` and two hexadecimal digits.
  * @param {string} name
  * @returns {string}
  * @throws {HeadgateError} `invalid_request` {reason}
  */
 export function userWord(name) {
-  // Neither a control character nor half of a surrogate pair.
+  // No control characters and no lone surrogates.
   if (typeof name === "string" && /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]+$/u.test(name)) {
     if (name === "me") return "__6de";
-    // An underscore that would begin an escape is written as one, by a character that no name has.
+    // An underscore that would begin an escape is escaped itself, first as a character that no name has.
     const word = encodeURIComponent(name.replace(/_(?=_[0-9a-f]{2})/g, "\u0001"))
       .replace(/%01/g, "%5f")
       .replace(/[.!~*'()]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`)
@@ -68,10 +68,10 @@ export function userWord(name) {
   throw new HeadgateError("invalid_request", { reason: `user: no control characters, 1 to ${MAX_USER} bytes as a word of a topic` });
 }
 
-/** Return whether a pattern holds a wildcard, which is a whole word. @param {string} pattern */
+/** Return whether a pattern has a wildcard, which is a whole word. @param {string} pattern */
 export const hasWildcard = (pattern) => /(^|\.)[*#](\.|$)/.test(pattern);
 
-/** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
+/** Check a name against its grammar, which allows only ASCII, so that characters are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
 function check(kind, name, grammar) {
   if (typeof name === "string" && grammar.test(name)) return name;
   throw new HeadgateError(`invalid_${kind}`, { [kind]: asText(name).slice(0, 80), reason: String(grammar) });

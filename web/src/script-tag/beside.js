@@ -1,10 +1,10 @@
 /**
- * Files in the folder of the script of a page without modules, loaded when they are needed.
+ * Loads files from the folder of the script in a page without modules.
  *
- * A dynamic import, not a script element: the page's Content-Security-Policy may require Trusted Types.
+ * It uses a dynamic import and not a script element, because the page's Content-Security-Policy may require Trusted Types.
  */
 
-/** Where this script came from; it can be asked only while it runs for the first time. */
+/** The address of this script, which is known only while it runs for the first time. */
 const HERE = /** @type {HTMLScriptElement | null | undefined} */ (globalThis.document?.currentScript)?.src;
 
 /** Load a file by its name. @param {string} name @returns {Promise<any>} */

@@ -1,15 +1,15 @@
 /**
- * Explanations in a page without modules: a file in the folder of the script has the sentences (development.js). It is loaded when there is something
- * to explain that waiting does not cure, and its text goes to the console, once for each code.
+ * Explanations in a page without modules. A file in the folder of the script has the sentences (development.js). It is loaded when there is an error that
+ * waiting does not cure, and its text goes to the console, once for each code.
  *
  * @import * as Development from "../language/development.js"
  */
 import { beside } from "./beside.js";
 
-/** Codes that were explained. @type {Set<string>} */
+/** Explained codes. @type {Set<string>} */
 const explained = new Set();
 
-/** As in language/explain.js; the text stays short. @param {string} code @param {Record<string, any>} parts @param {boolean} retry @param {string} [message] @returns {undefined} */
+/** As in language/explain.js, but the text of the error stays short. @param {string} code @param {Record<string, any>} parts @param {boolean} retry @param {string} [message] @returns {undefined} */
 export function textOf(code, parts, retry, message) {
   if (!retry && explained.size < explained.add(code).size) say(({ sentenceOf }) => [`headgate: ${sentenceOf(code, parts, message)}`]);
 }

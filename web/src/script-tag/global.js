@@ -1,7 +1,6 @@
 /**
- * The script-tag build: `window.headgate`, with the inbox. LiveModel, LiveCollection and NotificationList
- * are made of the page's own Backbone when they are first asked for, so pages without Backbone can do without it and the
- * order of the script tags does not matter.
+ * The script-tag build: `window.headgate`, with the inbox. LiveModel, LiveCollection and NotificationList are made from the page's own Backbone when they are
+ * first used, so a page needs no Backbone otherwise, and the order of the script tags does not matter.
  */
 import * as inbox from "../inbox/index.js";
 import * as headgate from "../index.js";

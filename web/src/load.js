@@ -1,35 +1,35 @@
 /**
- * Load: a fetched state that follows the events of a pattern. Live collections and stores are made of it. It is a function and no
- * method of the gate, so that a page that does not import it does not carry it.
+ * Load: a fetched state that follows the events of a pattern. Live collections and stores build on it. It is a function and not a method of the gate, so that
+ * a page that does not import it does not carry it.
  *
- * In: the gateway's acknowledgement, its notices of loss, events, answers of the application's `fetch`. Out: calls of `reset` and `apply`.
+ * In: the gateway's acknowledgement, its reports of losses, events, answers of the application's `fetch`. Out: calls of `reset` and `apply`.
  *
- * An answer shows the state at one moment, which may be long past when it arrives. So the first fetch begins when the subscription is active,
- * and events that come before the answer are applied after it, in order. After a loss that nothing repairs the state is fetched again. There is
- * one fetch at a time. One that fails, or does not settle in time, is repeated later and later.
+ * An answer shows the state at one moment, which may be long past when it arrives. So the first fetch begins when the subscription is active, and events that
+ * come before the answer are applied after it, in order. After a loss that nothing repairs, the state is fetched again. There is one fetch at a time. A fetch
+ * that fails, or does not settle in time, is repeated after growing pauses.
  *
- * An answer may name its `position`: a place in the log that the server read before it read the state. Events up to there are left out. A
- * state that was fetched before the acknowledgement is then completed from the log, and not fetched again.
+ * An answer may have a `position`, which the server read from the log before it read the state. Events up to there are skipped. A state that was fetched before
+ * the acknowledgement is then completed from the log and not fetched again.
  *
  * @import { Gap, Since } from "./language/protocol.js"
  * @import { Fate } from "./session/gaps.js"
  * @import { Gate, HeadgateEvent } from "./gate.js"
- * @typedef {"loading" | "behind" | "current" | "failed" | "closed"} LoadStatus `loading`: there is no answer yet. `behind`: events may be missing in
- *   what there is. `current`: none is. `failed`: the fetch fails, or the gateway refuses the pattern
+ * @typedef {"loading" | "behind" | "current" | "failed" | "closed"} LoadStatus `loading`: there is no answer yet. `behind`: events may be missing from the
+ *   state. `current`: none is missing. `failed`: the fetch fails, or the gateway refuses the pattern
  * @typedef {(how: { signal: AbortSignal }) => any} Fetch
  *
  * @typedef {object} LoadOptions
  * @property {(answer: any) => void} reset replaces the state
- * @property {(data: any, event: HeadgateEvent) => void} apply changes it
- * @property {(load: Load) => void} [changed] called when `status` or `error` is another
- * @property {Since} [since] where in the log the state that the page has already was read
- * @property {AbortSignal} [signal] closes it
+ * @property {(data: any, event: HeadgateEvent) => void} apply applies an event to the state
+ * @property {(load: Load) => void} [changed] called when `status` or `error` has changed
+ * @property {Since} [since] the position at which the state that came with the page was read
+ * @property {AbortSignal} [signal] closes the load
  * @property {number} [timeoutMs] for a fetch, default 30000
  * @property {number} [resyncSpreadMs] a fetch after a loss waits a random time up to this, default 1000
  *
- * @typedef {Partial<LoadOptions> & { eager?: boolean, loaded?: boolean, lost?: (rolledBack?: object) => void }} PartOptions of parts of this package, which may leave out
- *   any other. `eager`: events are applied before there is an answer too; `loaded`: there is nothing to fetch at first; `lost`: called at a loss, with the gap if the log has
- *   lost its end
+ * @typedef {Partial<LoadOptions> & { eager?: boolean, loaded?: boolean, lost?: (rolledBack?: object) => void }} PartOptions of parts of this package, which may omit any
+ *   other. `eager`: events are applied also before the first answer; `loaded`: there is nothing to fetch at first; `lost`: called at a loss, with the gap if the log has lost
+ *   its end
  */
 import { reconnectDelayMs } from "./base/backoff.js";
 import { DISPOSE } from "./base/dispose.js";
@@ -42,14 +42,14 @@ import { LOG_LOST, ROLLED_BACK } from "./language/protocol.js";
 import { meets } from "./language/pattern-index.js";
 import { checkPattern } from "./language/topic.js";
 
-/** Events kept until an answer; with more of them the state is fetched once more. */
+/** The most events kept for an answer. If there are more, the state is fetched once more. */
 const MAX_KEPT = 10_000;
-/** Between two fetches of which the first has failed. */
+/** The pause after a failed fetch. */
 const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
 
 /**
- * The subscription, as a load needs it. `active` outlasts a broken connection: if it resumes, nothing is missed, and if it does not, that is
- * a `restart`. `retry`: the gate asks again for a pattern that was refused.
+ * The states of the subscription that a load distinguishes. A broken connection does not end `active`: if it resumes, nothing is missed, and if not, a
+ * `restart` follows. `retry`: the gate requests a refused pattern again.
  * @type {Record<"requested" | "active" | "refused" | "closed", Partial<Record<"acknowledge" | "refuse" | "retry" | "restart" | "close", "requested" | "active" | "refused" | "closed">>>}
  */
 export const LOAD = {
@@ -60,11 +60,11 @@ export const LOAD = {
 };
 
 /**
- * Load, then follow: fetch a state when the pattern is active, and change it by each event from then on. It is fetched again after a loss that
- * nothing repairs. An answer with a `position` (epoch, offset) leaves out the events up to there.
+ * Load, then follow: fetch a state when the pattern is active, and apply each event from then on. The state is fetched again after a loss that nothing
+ * repairs. If the answer has a `position` (epoch, offset), events up to there are skipped.
  * @param {Gate} gate
  * @param {string} pattern
- * @param {Fetch | undefined} fetch brings the state, one call at a time; a rejection, or no answer in `timeoutMs`, is reported by `delivery:error` and repeated
+ * @param {Fetch | undefined} fetch returns the state, one call at a time; a fetch that rejects or does not settle in `timeoutMs` is reported by `delivery:error` and repeated
  * @param {LoadOptions | PartOptions} given `reset(answer)` replaces the state, `apply(data, event)` changes it
  * @returns {Load} `status`, `error`, `reload()`, `close()`
  * @throws {HeadgateError} `invalid_pattern`
@@ -78,7 +78,7 @@ export function load(gate, pattern, fetch, given) {
 }
 
 export class Load {
-  /** Its handlers end by `close` alone (dispatcher.js). */
+  /** Only `close` ends its handlers (dispatcher.js). */
   _isPart = true;
   #gate;
   #fetch;
@@ -86,25 +86,25 @@ export class Load {
   #life = new Machine(LOAD, "requested");
   /** @type {{ close: () => void } | undefined} */
   #subscription;
-  /** Another object since the last loss. */
+  /** A new object after each loss. */
   #mark = {};
-  /** The mark with which the state was fetched. @type {object | undefined} */
+  /** The mark when the state was fetched. @type {object | undefined} */
   #loaded;
-  /** Whether there is a state: that of an answer, or of the page. */
+  /** Whether there is a state, from an answer or from the page. */
   #shows;
   /** Whether a fetch is wanted although the subscription is not active. */
   #early = false;
   /** Whether a fetch has begun. */
   #asked = false;
-  /** The offset of the latest event that the state has. */
+  /** The offset of the latest applied event. */
   #last = 0;
-  /** Where the requested past begins; it may follow later events. @type {any} */
+  /** Where the requested past begins. It may come after later events. @type {any} */
   #since;
   /** Events to apply after the answer. @type {HeadgateEvent[]} */
   #kept = [];
-  /** Requests of the application with answers that may be older than current events. */
+  /** The number of the application's requests whose answers may be older than present events. */
   #holds = 0;
-  /** Of the fetch under way. @type {AbortController | undefined} */
+  /** Aborts the fetch under way. @type {AbortController | undefined} */
   #abort;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
@@ -114,12 +114,12 @@ export class Load {
   /** @type {any} */
   #refusal = null;
   /** @type {{ status: LoadStatus, error: any }} */
-  #told = { status: "loading", error: null };
+  #reported = { status: "loading", error: null };
 
   /** @param {Gate} gate @param {string} pattern a valid one @param {Fetch | undefined} fetch @param {PartOptions} options */
   constructor(gate, pattern, fetch, options) {
     const { since, loaded } = options;
-    // No field: a computed name would keep the class in every page.
+    // Not a field, because a computed name would keep the class in every page.
     this[DISPOSE] = this.close;
     this.#gate = gate;
     this.pattern = pattern;
@@ -143,7 +143,7 @@ export class Load {
         "delivery:gap": (/** @type {Gap & Fate} */ gap) => {
           const { patterns, lost, reason, from } = gap;
           if (!lost || (patterns.length && !patterns.includes(pattern))) return;
-          // Offsets come again with other events.
+          // Lower offsets come again with other events.
           if (reason === ROLLED_BACK) this.#last = Math.min(this.#last, Number(from) - 1);
           else if (reason === LOG_LOST) this.#last = 0;
           this.#lose(reason === ROLLED_BACK ? gap : undefined);
@@ -155,7 +155,7 @@ export class Load {
           if (resumed === false || restarted) this.#lose();
           if (restarted) this.#acknowledged();
         },
-        // The acknowledgement may be long in coming now.
+        // The acknowledgement may take long now.
         "connection:down": () => this.#show(),
         "status:change": changed,
         [`subscription:${pattern}`]: changed,
@@ -173,27 +173,27 @@ export class Load {
     return this.#shows ? "behind" : "loading";
   }
 
-  /** Why it has failed; null: it has not. */
+  /** Why the load has failed; null: it has not. */
   get error() {
     return this.#failure ?? this.#refusal;
   }
 
-  /** A fetch shows every event while this stays the same object; undefined: no fetch of now does. */
+  /** While this is the same object, no fetch that has begun misses an event. undefined: a fetch that begins now may miss events. */
   get _mark() {
     return this.#life.is("active") ? this.#mark : undefined;
   }
 
-  /** Fetch again: now, or after the running fetch. */
+  /** Fetch again, now or after the running fetch. */
   reload() {
     this._outdate();
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#early = true;
     this.#run();
-    this.#tell();
+    this.#report();
   }
 
-  /** End it: no handler and no timer is left, and no answer counts. */
+  /** End the load. No handler and no timer is left, and no answer counts. */
   close = () => {
     if (!this.#life.offer("close")) return;
     this.#options.signal?.removeEventListener("abort", this.close);
@@ -203,10 +203,10 @@ export class Load {
     clearTimeout(this.#timer);
     this.#kept = [];
     this.#abort?.abort();
-    this.#tell();
+    this.#report();
   };
 
-  /** Begin a request of the application with an answer that may be older than current events. @returns {() => void} to be called when it has been taken */
+  /** Begin a request of the application whose answer may be older than present events. @returns {() => void} to be called after the answer was used */
   _hold() {
     this.#holds++;
     return () => {
@@ -216,12 +216,12 @@ export class Load {
     };
   }
 
-  /** Take an event of the page's own: the state has it, and an older answer has not. @param {string[]} names of its topic @param {(pattern: string) => HeadgateEvent} describe */
+  /** Take an event of this page. The state already includes it, but an older answer may not. @param {string[]} names of its topic @param {(pattern: string) => HeadgateEvent} describe */
   _takeOwn(names, describe) {
     if (names.some((name) => meets(this.pattern, name))) this.#take(describe(this.pattern), true);
   }
 
-  /** What was fetched may miss events. */
+  /** The fetched state may miss events. */
   _outdate() {
     this.#mark = {};
   }
@@ -238,7 +238,7 @@ export class Load {
     else if (this.#gate.status === "refused" || status === "refused" || status === "waiting") this.#refused(error);
     else if (this.#life.offer("retry")) this.#acknowledged();
     else if (status === "retrying" && this.#life.offer("restart")) {
-      // Events missed since may follow later events of other patterns.
+      // Missed events may come after later events of other patterns.
       this.#lose();
       this.#acknowledged();
     }
@@ -248,27 +248,27 @@ export class Load {
   #refused(error) {
     this.#refusal = error;
     if (this.#life.offer("refuse")) this._outdate();
-    // It cannot follow, but it can show something.
+    // It cannot follow events, but it can show a state.
     this.#show();
-    this.#tell();
+    this.#report();
   }
 
   async #acknowledged() {
     try {
       await this.#gate.subscribed(this.pattern);
     } catch (/** @type {any} */ error) {
-      // `disconnected`: it was closed, or the gate was.
+      // `disconnected` means that the load or the gate was closed.
       if (error.code === "disconnected" || this.#life.is("closed")) return;
       return this.#refused(error);
     }
     if (!this.#life.offer("acknowledge")) return;
     this.#refusal = null;
-    // Others may be missing between those that came before and those that come now.
+    // Events may be missing between those that came before and those that come now.
     if (!this.#holds) this.#kept = [];
-    // What followed it in a lost log is gone without notice.
+    // Events that followed it in a lost log are gone without notice.
     if (this.#since && this.#since.epoch !== this.#gate._position()?.epoch) this._outdate();
     this.#run();
-    this.#tell();
+    this.#report();
   }
 
   /** Events were lost for good. @param {object} [rolledBack] */
@@ -277,7 +277,7 @@ export class Load {
     this.#kept = [];
     this.#options.lost?.(rolledBack);
     this.#later(Math.random() * (this.#options.resyncSpreadMs ?? 1000));
-    this.#tell();
+    this.#report();
   }
 
   /** @param {number} delayMs */
@@ -288,7 +288,7 @@ export class Load {
     }, delayMs);
   }
 
-  /** No acknowledgement comes: fetch what there is, if nothing was asked for. */
+  /** No acknowledgement comes. Fetch a state to show, if no fetch has begun. */
   #show() {
     if (this.#asked) return;
     this.#early = true;
@@ -313,7 +313,7 @@ export class Load {
     try {
       const answer = await new Promise((resolve, reject) => {
         signal.onabort = () => reject(signal.reason);
-        // In an async function, so that one that throws at once rejects.
+        // In an async function, so that a function that throws rejects.
         (async () => fetch({ signal }))().then(resolve, reject);
       });
       this.#reset(answer, mark);
@@ -323,17 +323,17 @@ export class Load {
     clearTimeout(timer);
     this.#abort = undefined;
     this.#run();
-    this.#tell();
+    this.#report();
   }
 
-  /** @param {any} answer @param {object | undefined} mark of the time when the fetch began */
+  /** @param {any} answer @param {object | undefined} mark when the fetch began */
   #reset(answer, mark) {
-    // It would take away what came after it, which a loss has had it forget to keep.
+    // After a loss, the events since the fetch are no longer kept, so this answer would undo them.
     if (mark && mark !== this.#mark && this.#shows) return;
     const position = answer?.position;
     const upTo = position && position.epoch === this.#gate._position()?.epoch ? position.offset : 0;
     this.#options.reset?.(answer);
-    // By the application, in `reset`.
+    // The application may have closed it in `reset`.
     if (this.#life.is("closed")) return;
     this.#failure = null;
     this.#failures = 0;
@@ -347,7 +347,7 @@ export class Load {
       this.#subscribe(position);
       this.#loaded = this.#mark;
     }
-    // There is another answer to come if this one is stale already.
+    // If this answer is stale already, another one follows.
     this.#applyKept(upTo, this.#loaded !== this.#mark);
     this.#last = Math.max(this.#last, upTo);
   }
@@ -356,21 +356,21 @@ export class Load {
   #failed(error, mark) {
     if (this.#life.is("closed")) return;
     this.#failure = error ?? null;
-    // One that began before the acknowledgement is repeated with it anyway.
+    // A fetch that began before the acknowledgement is repeated after it anyway.
     if (mark || !this._mark) this.#later(reconnectDelayMs(this.#failures++, RETRY_MIN_MS, RETRY_MAX_MS));
-    // Backbone has reported its own.
+    // Backbone has reported the error itself.
     if (!error) return;
     if (!this.#options.changed && !this.#gate._heard("delivery:error")) report(error);
     this.#gate.trigger("delivery:error", { error, pattern: this.pattern });
   }
 
-  /** @param {HeadgateEvent} event @param {boolean} [isOwn] the state has it already */
+  /** @param {HeadgateEvent} event @param {boolean} [isOwn] whether the state already includes it */
   #take(event, isOwn = false) {
     const { offset } = event;
-    // The application has asked for it again (`gate.replay`): it does not concern the events between.
+    // The application has requested it again (`gate.replay`).
     if (!this.#gate._position()) return;
     if (offset) {
-      // The past of the state itself may follow later events; that of another handler is known.
+      // The requested past may come after later events. That of another handler is already in the state.
       if (offset <= this.#last) return this.#since && this.#lose();
       this.#last = offset;
     }
@@ -381,7 +381,7 @@ export class Load {
     if (!isOwn && (this.#shows || this.#options.eager)) this.#apply(event);
   }
 
-  /** Apply the events that were kept and lie above an offset. @param {number} [upTo] @param {boolean} [again] keep them for a later answer too */
+  /** Apply the kept events above an offset. @param {number} [upTo] @param {boolean} [again] whether to keep them for a later answer too */
   #applyKept(upTo = 0, again = false) {
     const kept = this.#kept;
     if (!again) this.#kept = [];
@@ -393,14 +393,14 @@ export class Load {
     if (!this.#life.is("closed")) this.#call(() => this.#options.apply?.(event.data, event), event.topic);
   }
 
-  #tell() {
+  #report() {
     const { status, error } = this;
-    if (status === this.#told.status && error === this.#told.error) return;
-    this.#told = { status, error };
+    if (status === this.#reported.status && error === this.#reported.error) return;
+    this.#reported = { status, error };
     this.#call(() => this.#options.changed?.(this), this.pattern);
   }
 
-  /** Call a function of the application's; the others go on if it throws. @param {() => void} act @param {string} name */
+  /** Call a function of the application. If it throws, the others are still called. @param {() => void} act @param {string} name */
   #call(act, name) {
     try {
       act();

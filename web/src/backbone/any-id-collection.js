@@ -1,21 +1,21 @@
 /**
- * AnyIdCollection: Backbone's collection, in which every text is an id like any other.
+ * AnyIdCollection: a Backbone collection in which every text is a valid id.
  *
- * Ids come from topics and events, so from any publisher. Backbone keeps its index in a plain object, where `constructor` and
- * `__proto__` are taken; it looks a model without an id up as `undefined`; and it lets attributes named `cid`, `idAttribute` or
- * `toString` take part in the search. Here attributes are found by their id alone.
+ * Ids come from topics and events, so any publisher chooses them. Backbone keeps its index in a plain object, where `constructor` and `__proto__` are taken. It
+ * looks up a model without an id as `undefined`, and attributes named `cid`, `idAttribute` or `toString` affect the search. Here attributes are found only by
+ * their id.
  */
 import Backbone from "backbone";
 import { extend } from "./extend.js";
 
-/** In front of a number, it makes a `cid` that is neither a word of a topic nor an event's id: both kinds of names share the index. */
+/** Prefix of a `cid`, so that none is a word of a topic or an event's id. Ids and `cid`s share one index. */
 export const CID_PREFIX = "c/";
 
 export class AnyIdCollection extends Backbone.Collection {
   static extend = extend;
 
   /**
-   * Return a model, as Backbone's.
+   * Return a model, as Backbone's `get`.
    * @param {any} key an id, a cid, a model, or attributes
    * @returns {any}
    */
@@ -29,7 +29,7 @@ export class AnyIdCollection extends Backbone.Collection {
     return (hasId && index[id]) || ((isModel || !hasId) && key.cid && index[key.cid]) || undefined;
   }
 
-  /** Backbone's own name for the method that makes its index. @protected */
+  /** Backbone's method that makes the index. @protected */
   _reset() {
     /** @type {any} */ (Backbone.Collection.prototype)._reset.call(this);
     Object.assign(this, { _byId: Object.create(null) });

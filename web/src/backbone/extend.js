@@ -1,6 +1,6 @@
 /**
- * Backbone's `extend` for ES classes as parents, which Backbone's own cannot call (it uses `parent.apply`). Subclasses
- * may be made either way, also mixed: `LiveModel.extend({…})`, `class Order extends LiveModel {}`.
+ * Backbone's `extend` for parents that are ES classes, which Backbone's own cannot call (it uses `parent.apply`). Both ways of subclassing work, also mixed:
+ * `LiveModel.extend({…})`, `class Order extends LiveModel {}`.
  *
  * @this {any} the parent
  * @param {Record<string, any>} [properties] of the prototype; a `constructor` must be a class that extends the parent

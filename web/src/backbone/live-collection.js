@@ -1,11 +1,11 @@
 /**
  * LiveCollection: a Backbone collection that follows the events of its models.
  *
- * In: events of `<topic>.*.*` (or of `pattern`, read by `mapping`), answers of the server. Out: the usual Backbone events.
- * Rules, in addition to those of LiveModel:
- * - while a `create` is under way, an event of an unknown model waits for the answer: it may be of the same model;
- * - models fetched, or given, before the acknowledgement of the subscription are fetched again then, with the same options,
- *   and after that only when events were lost for good (load.js).
+ * In: events of `<topic>.*.*` (or of `pattern`, read by `mapping`), answers of the server. Out: the usual Backbone events. Rules, in addition to those of
+ * LiveModel:
+ * - while a `create` is under way, an event of an unknown model waits for the answer, because it may belong to the new model;
+ * - models that were fetched or given before the acknowledgement of the subscription are then fetched again, with the same options, and after that only when
+ *   events were lost (load.js).
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
  * @import { HeadgateEvent } from "../gate.js"
@@ -19,7 +19,7 @@ import { LiveModel } from "./live-model.js";
 
 export { LiveModel };
 
-// Beside the collections, not in fields: Backbone's constructor calls `initialize`, which may fetch, before there are fields.
+// Not in fields, because Backbone's constructor calls `initialize`, which may fetch, before the fields exist.
 /** @type {WeakMap<object, Record>} */
 const records = new WeakMap();
 
@@ -35,7 +35,7 @@ export class LiveCollection extends AnyIdCollection {
    * @param {Gate} gate
    * @param {LiveOptions & { pattern?: string }} [options] `topic` default: the `topic` property
    * @returns {this}
-   * @throws {HeadgateError} `invalid_pattern`: no topic was given, or it is none
+   * @throws {HeadgateError} `invalid_pattern`: there is no topic, or it is invalid
    */
   follow(gate, options = {}) {
     checkLive(gate, options);
@@ -47,7 +47,7 @@ export class LiveCollection extends AnyIdCollection {
     const take = (/** @type {HeadgateEvent} */ event) => {
       const change = mapping(event);
       if (!change || change.op === "ignore") return;
-      // It comes again when the creation has been answered.
+      // The load applies it again after the answer.
       const isAwaited = record.creates > 0 && change.op === "upsert" && !find(this, change);
       if (!isAwaited) this.applyLive(change, event);
     };
@@ -61,7 +61,7 @@ export class LiveCollection extends AnyIdCollection {
   }
 
   /**
-   * Take a change that an event brought.
+   * Apply a change that an event brought.
    * @param {Change} change
    * @param {HeadgateEvent} event
    */
@@ -92,7 +92,7 @@ export class LiveCollection extends AnyIdCollection {
     record.creates++;
     const make = (/** @type {any} */ how) => {
       const model = super.create(attributes, how);
-      // Invalid: nothing was sent, and no answer will come.
+      // The model is invalid. Nothing was sent, and no answer comes.
       if (!model || model.validationError) how.finish();
       return model;
     };
@@ -100,13 +100,13 @@ export class LiveCollection extends AnyIdCollection {
   }
 }
 
-// On the prototype, as Backbone's own settings are: `extend` overrides them, and they are there during `super()`.
+// On the prototype, like Backbone's own settings, so that `extend` overrides them and they exist during `super()`.
 Object.assign(LiveCollection.prototype, { model: LiveModel, versionAttribute: "version" });
 
 /** @param {any} collection @returns {Record} */
 function recordOf(collection) {
-  const found = records.get(collection);
-  if (found) return found;
+  const known = records.get(collection);
+  if (known) return known;
   const record = { follow: new Follow(collection, () => collection.length > 0), creates: 0 };
   records.set(collection, record);
   return record;

@@ -1,17 +1,17 @@
 /**
  * LiveModel: a Backbone model that follows the events of its topic.
  *
- * In: events of `<topic>.<id>.*` (or changes that `mapping` makes of them), answers of the server, edits of the user. Out: the usual
- * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
- * - attributes with a version that is not above the model's are stale and change nothing, whether an event or an answer brings
- *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (load.js);
- * - while a save is under way, only the user changes the attributes in the save, so an optimistic edit does
- *   not flicker (pending-edits.js decides which value holds afterwards); a failed save puts it back;
- * - a model fetched, or given, before the acknowledgement of the subscription is fetched again then, and after that only when
- *   events were lost for good (load.js);
- * - without an id it waits; when the id comes or changes, its subscription moves along.
+ * In: events of `<topic>.<id>.*` (or changes that `mapping` makes from them), answers of the server, edits of the user. Out: the usual Backbone events, with
+ * `{live: true, event}` as options if an event is the cause. Rules:
+ * - attributes whose version is not above the model's are stale and change nothing, whether from an event or an answer, except the fetch after the log has
+ *   lost its end, which counts whatever its version is (follow.js);
+ * - while a save is under way, only the user changes its attributes, so an optimistic edit does not flicker (pending-edits.js decides which value holds
+ *   afterwards), and a failed save restores them;
+ * - a model that was fetched or given before the acknowledgement of the subscription is then fetched again, and after that only when events were lost
+ *   (load.js);
+ * - without an id it waits, and when the id comes or changes, its subscription changes too.
  *
- * A LiveModel in a LiveCollection is fed by the collection and subscribes to nothing.
+ * A LiveModel in a LiveCollection gets its events from the collection and subscribes to nothing.
  *
  * @import { Change, LiveOptions, Mapping } from "../live/rules.js"
  * @import { Gate, HeadgateEvent } from "../gate.js"
@@ -26,14 +26,14 @@ import { CID_PREFIX } from "./any-id-collection.js";
 import { extend } from "./extend.js";
 import { PendingEdits } from "./pending-edits.js";
 
-// Beside the models, not in fields: Backbone calls `set` in its constructor, before a subclass has fields.
+// Not in fields, because Backbone calls `set` in its constructor, before a subclass has fields.
 /** @type {WeakMap<object, PendingEdits>} */
 const edits = new WeakMap();
 /** @type {WeakMap<object, Follow>} */
 const follows = new WeakMap();
 /** @type {WeakMap<object, Wish>} */
 const wishes = new WeakMap();
-/** @type {WeakMap<object, object>} the attributes that a save has set already, and Backbone is about to set again as if from the server */
+/** @type {WeakMap<object, object>} the attributes that a save has already set, and that Backbone is about to set again as an answer of the server */
 const sending = new WeakMap();
 
 export class LiveModel extends Backbone.Model {
@@ -42,7 +42,7 @@ export class LiveModel extends Backbone.Model {
   /** @param {any} [attributes] @param {any} [options] Backbone's, and LiveOptions with `gate` to follow at once */
   constructor(attributes, options) {
     super(attributes, options);
-    // A collection hands its own options down; it also hands down its events.
+    // A collection passes its options to its models, and also its events.
     if (options?.gate && !options.collection) this.follow(options.gate, options);
   }
 
@@ -51,7 +51,7 @@ export class LiveModel extends Backbone.Model {
    * @param {Gate} gate
    * @param {LiveOptions} [options] `topic` default: the `topic` property
    * @returns {this}
-   * @throws {HeadgateError} `invalid_pattern`: no topic was given, or the id is no word of a topic
+   * @throws {HeadgateError} `invalid_pattern`: there is no topic, or the id is not one word of a topic
    */
   follow(gate, options = {}) {
     checkLive(gate, options);
@@ -78,7 +78,7 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * Take attributes that an event brought.
+   * Set attributes that an event brought.
    * @param {Record<string, any>} attributes
    * @param {HeadgateEvent} event
    * @returns {boolean} false: they were stale
@@ -92,10 +92,10 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * The server no longer has it: views see `destroy`, collections let go of it.
+   * The server no longer has it. Trigger `destroy`, by which collections remove it.
    * @param {Record<string, any> | undefined} attributes
    * @param {HeadgateEvent} event
-   * @returns {boolean} false: it was stale
+   * @returns {boolean} false: the event was stale
    */
   removeLive(attributes, event) {
     if (isStale(attributes, this.attributes, versionKey(this), false)) return false;
@@ -104,7 +104,7 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * As Backbone's, except that an answer of the server (`parse`) changes neither a newer model nor attributes in a save.
+   * As Backbone's `set`, except that an answer of the server (`parse`) changes neither a newer model nor attributes in a save.
    * @param {any} key @param {any} [value] @param {any} [options]
    * @returns {any}
    */
@@ -116,8 +116,7 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * As Backbone's; attributes in a save belong to the user until the server has answered. Without attributes these
-   * are all but id and version.
+   * As Backbone's `save`. Attributes in a save belong to the user until the server has answered. Without the argument these are all except id and version.
    * @param {any} [key] @param {any} [value] @param {any} [options]
    * @returns {any}
    */
@@ -126,7 +125,7 @@ export class LiveModel extends Backbone.Model {
     const attributes = isMap ? key : { [key]: value };
     const given = { ...(isMap ? value : options) };
     const before = { ...this.attributes };
-    // Backbone would do it itself, but as an answer of the server (`parse`).
+    // Backbone would set them itself, but as an answer of the server (`parse`).
     if (attributes && !given.wait && !super.set(attributes, { validate: true, ...given })) return false;
     move(this);
     const { [this.idAttribute]: _id, [versionKey(this)]: _version, ...sent } = attributes ?? this.attributes;
@@ -140,11 +139,11 @@ export class LiveModel extends Backbone.Model {
   }
 }
 
-// On the prototype, as Backbone's own settings are: it is there during `super()`.
+// On the prototype, like Backbone's own settings, so that it exists during `super()`.
 Object.assign(LiveModel.prototype, { cidPrefix: CID_PREFIX });
 
 /**
- * Return the arguments for Backbone's `set`; undefined: an answer brings nothing new.
+ * Return the arguments for Backbone's `set`; undefined: an answer has nothing new.
  * @param {any} model @param {any} key @param {any} value @param {any} options
  * @returns {[any, any, any?] | undefined}
  */
@@ -158,14 +157,14 @@ function arriving(model, key, value, options) {
 
 /** @param {any} model @returns {Follow} */
 function followOf(model) {
-  const found = follows.get(model);
-  if (found) return found;
+  const known = follows.get(model);
+  if (known) return known;
   const follow = new Follow(model, () => Object.keys(model.attributes).some((name) => name !== model.idAttribute));
   follows.set(model, follow);
   return follow;
 }
 
-/** Follow the id that the model has now. @param {any} model */
+/** Follow the present id of the model. @param {any} model */
 function move(model) {
   const wish = wishes.get(model);
   if (!wish || wish.id === textOf(model.id)) return;
@@ -179,7 +178,7 @@ function move(model) {
     const pattern = patternOf(topic, model.id);
     follow.start(gate, pattern, (event) => take(model, mapping(event) ?? {}, event), options);
   } catch (error) {
-    // The caller only sets attributes; it may be Backbone with an answer.
+    // Not thrown, because the caller only sets attributes, and may be Backbone with an answer.
     report(error);
     gate.trigger("delivery:error", { error });
   }
@@ -199,7 +198,7 @@ function patternOf(topic, id) {
   throw new HeadgateError("invalid_pattern", { pattern: pattern.slice(0, 80), reason: "the id is not one word of A-Za-z0-9_-" });
 }
 
-/** Return an id as it stands in a topic; undefined: there is none. @param {any} id */
+/** Return an id as written in a topic; undefined: there is none. @param {any} id */
 function textOf(id) {
   if (id === null || id === undefined) return undefined;
   return typeof id === "string" || typeof id === "number" ? String(id) : `(${typeof id})`;

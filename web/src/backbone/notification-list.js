@@ -1,15 +1,16 @@
 /**
  * NotificationList: an inbox of headgate/inbox as a Backbone collection, for views that listen to `add`, `remove` and `change`.
  *
- * In: snapshots of the inbox. Out: its items as models, newest first; `unread` with the count of the whole inbox when it changes, and
- * `status` with the status when that does, and `alert` with each item that arrives and is not muted in pages. It keeps nothing of its own: actions are the inbox's (`list.inbox.markRead(list.at(0).id)`).
+ * In: snapshots of the inbox. Out: its items as models, newest first; `unread` with the count of the whole inbox when it changes; `status` with the status
+ * when it changes; `alert` with each item that arrives and is not muted in pages. The inbox has the state and the actions
+ * (`list.inbox.markRead(list.at(0).id)`).
  *
  * @typedef {import("../stores/snapshot-store.js").Store<{ items: readonly any[], unread: number, status: string }> & { onAlert(listener: (item: any) => void): () => void }} Inbox
  */
 import Backbone from "backbone";
 import { AnyIdCollection, CID_PREFIX } from "./any-id-collection.js";
 
-/** Not a field: a field is not there yet in `initialize`. @type {WeakMap<object, Inbox>} */
+/** Not a field, because fields do not exist yet in `initialize`. @type {WeakMap<object, Inbox>} */
 const inboxes = new WeakMap();
 
 export class NotificationList extends AnyIdCollection {
@@ -17,8 +18,8 @@ export class NotificationList extends AnyIdCollection {
   #leave = () => {};
 
   /**
-   * @param {any} models none: the inbox has them
-   * @param {{ inbox: Inbox, [option: string]: any }} options `inbox`: of `createInbox`
+   * @param {any} models none, because the inbox has them
+   * @param {{ inbox: Inbox, [option: string]: any }} options `inbox`: from `createInbox`
    * @throws {TypeError} no inbox
    */
   constructor(models, options) {
@@ -33,22 +34,22 @@ export class NotificationList extends AnyIdCollection {
     this.#show(inbox.getSnapshot());
   }
 
-  /** The inbox, with its actions. @returns {Inbox | undefined} none in `initialize` */
+  /** The inbox, with its actions. @returns {Inbox | undefined} undefined in `initialize` */
   get inbox() {
     return inboxes.get(this);
   }
 
-  /** How many of the whole inbox are unread, listed or not. @returns {number} */
+  /** The number of unread items in the whole inbox, listed or not. @returns {number} */
   get unread() {
     return this.inbox?.getSnapshot().unread ?? 0;
   }
 
-  /** Of the inbox: `loading`, `behind`, `current` or `failed`. @returns {string} */
+  /** The status of the inbox: `loading`, `behind`, `current` or `failed`. @returns {string} */
   get status() {
     return this.inbox?.getSnapshot().status ?? "loading";
   }
 
-  /** Follow the inbox no more. What is listed stays. */
+  /** Stop following the inbox. The listed items stay. */
   unfollow() {
     this.#leave();
   }
@@ -63,5 +64,5 @@ export class NotificationList extends AnyIdCollection {
   }
 }
 
-// On the prototype, as Backbone's own settings are: `extend` overrides it, and it is there during `super()`.
+// On the prototype, like Backbone's own settings, so that `extend` overrides it and it exists during `super()`.
 Object.assign(NotificationList.prototype, { model: Backbone.Model.extend({ cidPrefix: CID_PREFIX }) });

@@ -1,12 +1,11 @@
 /**
- * Pending edits of one model: attributes in a save, and the values that the server gave them since. No I/O, no
- * Backbone.
+ * Pending edits of one model: attributes in a save, and the values that the server has sent for them since. No I/O, no Backbone.
  *
- * While a save is under way its attributes belong to the user. Values that events and answers bring for them are kept here, and
- * the end of the save decides which value holds:
- * - failed: the server's last value, else the one before the edit;
- * - saved: the last event's value if our own change has come back as an event, for that event is later; else the answer's; else
- *   the value that was sent, for every event that came before is older.
+ * While a save is under way, its attributes belong to the user. Values of events and answers for them are kept here. The end of the save decides which value
+ * holds:
+ * - failed: the server's last value, or the one before the edit;
+ * - saved: the last event's value if our own change has come back as an event, because that event is later. Otherwise the answer's, or the value that was
+ *   sent, because every event that came before is older.
  */
 
 export class PendingEdits {
@@ -18,7 +17,7 @@ export class PendingEdits {
    * A save begins.
    * @param {Record<string, any>} attributes that it sends
    * @param {Record<string, any>} present attributes before the edit
-   * @returns {(ok: boolean) => Record<string, any>} to be called when it ends: attributes to set now
+   * @returns {(ok: boolean) => Record<string, any>} to be called when it ends; returns the attributes to set
    */
   begin(attributes, present) {
     this.#saves++;
@@ -58,7 +57,7 @@ export class PendingEdits {
   #end(ok, attributes) {
     for (const [name, value] of ok ? Object.entries(attributes) : []) {
       const edit = this.#edits.get(name);
-      // A running save goes back to this value if it fails.
+      // Another save under way restores this value if it fails.
       if (edit) edit.before = edit.answer ? edit.answer.value : value;
       if (edit && this.#saves > 1) delete edit.answer;
     }

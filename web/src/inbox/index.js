@@ -1,16 +1,17 @@
 /**
  * The entry point `headgate/inbox`: the inbox of the gate's user, the same in every tab and on every device.
  *
- * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, mutes, hasMore,
- * status, error} for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is taken back when it is refused.
+ * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, mutes, hasMore, status, error}
+ * for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is undone when it is refused.
  *
- * It follows while it has listeners. The inbox is read again when events may be missing (load.js): after a connection that did not resume, or after a gap.
+ * It follows the server while it has listeners. It reads the inbox again when events may be missing (load.js), after a connection that did not resume or after a
+ * gap.
  *
  * @import { HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "../stores/snapshot-store.js"
  * @import { Change, Channel, Item, Mutes } from "./items.js"
  *
- * @typedef {"loading" | "behind" | "current" | "failed"} InboxStatus as of a live collection
+ * @typedef {"loading" | "behind" | "current" | "failed"} InboxStatus as for a live collection
  * @typedef {{ readonly items: readonly Item[], readonly unread: number, readonly mutes: Mutes, readonly hasMore: boolean, readonly status: InboxStatus, readonly error: any }} InboxSnapshot
  * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
  */
@@ -24,7 +25,7 @@ import { Items } from "./items.js";
 
 const PATTERN = "users.me.inbox.#";
 const TOPIC = "users.me.inbox";
-/** The most items of an answer, and ids of a change. */
+/** The most items of one answer, and ids of one change. */
 const MOST = 100;
 
 /** @type {import("../language/options.js").Table} */
@@ -35,7 +36,7 @@ const CHANNELS = ["mail", "page", "push"];
 /**
  * Make the inbox of a gate's user.
  * @param {Gate} gate
- * @param {{ pageSize?: number, outbox?: Publishing }} [options] `outbox`: of headgate/offline, which keeps actions while there is no connection
+ * @param {{ pageSize?: number, outbox?: Publishing }} [options] `outbox`: from headgate/offline, which keeps actions while there is no connection
  * @throws {TypeError} an option that breaks its rule
  */
 export function createInbox(gate, options = {}) {
@@ -83,12 +84,12 @@ export function createInbox(gate, options = {}) {
   return {
     ...store,
     /**
-     * Call a listener with each item that arrives, while the inbox is followed, and is not muted in pages; return the function that ends it.
+     * Call a listener with each item that arrives while the inbox has listeners, and is not muted in pages. Return the function that ends this.
      * @param {(item: Item) => void} listener
      */
     onAlert(listener) {
       Gate._check("onAlert: listener", "function", listener);
-      // Its own function: one that listens twice ends each by itself.
+      // A separate function, so that a listener that is passed twice ends each by itself.
       const own = (/** @type {Item} */ item) => listener(item);
       alerts.on("alert", own);
       return () => void alerts.off("alert", own);
@@ -96,8 +97,8 @@ export function createInbox(gate, options = {}) {
     /** @param {string} kind @param {Channel} [channel] */
     isMuted: (kind, channel = "page") => checkChannels([channel]) && isMuted(store.getSnapshot().mutes, checkTopic(kind), channel),
     /**
-     * Mute a pattern of kinds on exactly these channels, for this user everywhere.
-     * @param {string} pattern @param {readonly Channel[]} [channels] @returns {Promise<void>} as of markRead
+     * Mute a pattern of kinds on exactly these channels, on every device of the user.
+     * @param {string} pattern @param {readonly Channel[]} [channels] @returns {Promise<void>} as for markRead
      */
     async mute(pattern, channels = CHANNELS) {
       checkChannels(channels);
@@ -111,15 +112,15 @@ export function createInbox(gate, options = {}) {
     get unread() {
       return store.getSnapshot().unread;
     },
-    /** Bring older items. @returns {Promise<void>} rejected with HeadgateError */
+    /** Load older items. @returns {Promise<void>} rejected with HeadgateError */
     loadMore: async () => source?.loadMore(),
-    /** @param {string | readonly string[]} ids @returns {Promise<void>} settled by the gateway's answer; rejected with HeadgateError, when it is taken back */
+    /** @param {string | readonly string[]} ids @returns {Promise<void>} settled by the gateway's answer; if it is rejected, with HeadgateError, the change is undone */
     markRead: (ids) => actOn("read", ids),
     /** @param {string | readonly string[]} ids */
     markUnread: (ids) => actOn("unread", ids),
     /** @param {string | readonly string[]} ids */
     archive: (ids) => actOn("archive", ids),
-    /** Mark as read all items up to the newest shown one. @returns {Promise<void>} */
+    /** Mark all items up to the newest shown one as read. @returns {Promise<void>} */
     async markAllRead() {
       const [newest] = store.getSnapshot().items;
       if (newest) await act({ op: "read_all", up_to: newest.at, epoch: gate.state.epoch });
@@ -128,7 +129,7 @@ export function createInbox(gate, options = {}) {
 }
 
 /**
- * Show the unread count in front of a page's title; returns the function that ends it.
+ * Show the unread count before a page's title. Return the function that ends this.
  * @param {{ subscribe: (listener: () => void) => () => void, readonly unread: number }} inbox
  * @param {{ title: string }} [page]
  */
@@ -138,10 +139,10 @@ export function badgeTitle(inbox, page = globalThis.document) {
   let { title } = page;
   let shown = title;
   const show = () => {
-    // Another one: the application has gone to another of its views.
+    // The application has changed the title.
     if (page.title !== shown) title = page.title;
     page.title = inbox.unread ? `(${inbox.unread}) ${title}` : title;
-    // As the page has it, which drops spaces.
+    // As the page returns it, without surplus spaces.
     shown = page.title;
   };
   const leave = inbox.subscribe(show);
@@ -164,7 +165,7 @@ function isMuted(mutes, kind, channel) {
 
 /** @implements {Source<InboxSnapshot>} */
 class InboxSource {
-  /** Its handler ends by `end` alone (dispatcher.js). */
+  /** Only `end` removes its handler (dispatcher.js). */
   _isPart = true;
   #gate;
   #pageSize;
@@ -173,7 +174,7 @@ class InboxSource {
   #snapshot;
   #load;
   #items = new Items();
-  /** Of the latest item that listeners were alerted of: what comes before an answer is applied again after it. */
+  /** The offset of the latest alerted item, because an event that comes before an answer is applied again after it. */
   #alertedAt = 0;
   #hasNews = false;
 
@@ -194,10 +195,10 @@ class InboxSource {
         this.#alertedAt = 0;
       },
       changed,
-      // For as long as the subscription is not active.
+      // The fetch waits until the subscription is active.
       timeoutMs: MAX_DELAY_MS,
     });
-    // A repaired gap brings items after later ones, and they would not count.
+    // Items of a repaired gap come after later ones and would not count.
     gate.on("delivery:gap", ({ patterns, repairing }) => repairing && patterns.includes(PATTERN) && this.#load.reload(), this);
   }
 
@@ -223,7 +224,7 @@ class InboxSource {
       await this.#gate.subscribed(PATTERN);
       return await this.#gate._request(INBOX, { limit: Math.min(MOST, Math.max(this.#pageSize, this.#items.size)) });
     } catch (/** @type {any} */ error) {
-      // The load shows itself that its pattern is refused.
+      // The load reports the refusal of its pattern itself.
       return Promise.reject(error.code === "disconnected" || error === this.#load.error ? undefined : error);
     }
   }

@@ -1,15 +1,15 @@
 /**
  * Items: the inbox of a user as this page knows it. Pure state, no I/O.
  *
- * In: pages of the inbox as the gateway answers them, events of the log in their order, changes that this page has begun. Out: what is to
- * be shown: items, newest first, the unread count of the whole inbox, and what the user has muted.
+ * In: pages of the inbox as the gateway answers them, events of the log in order, changes that this page has begun. Out: what to show: items, newest first, the
+ * unread count of the whole inbox, and what the user has muted.
  *
- * The state of the log is the base; pending changes lie on top of it. A change leaves when its event comes, when an
- * younger answer shows it, or when it has failed: then the base shows again. Rules:
- * - a page shows the inbox after one event of the log, so an event at or below that offset changes no count;
- * - each item has the offset of what it shows, so an event older than the item changes nothing of it;
- * - the count comes with each change. An item adds one, once: the page knows it by its id;
- * - all that is muted comes with each change of it, so the newest such event counts.
+ * The state of the log is the base, with pending changes on top of it. A change is removed when its event comes, when a newer answer includes it, or when it has
+ * failed. Rules:
+ * - a page shows the inbox after one event of the log, so an event at or below that offset does not change the count;
+ * - each item has the offset of its state, so an older event does not change it;
+ * - each change has the count. A new item adds one, and the page recognises it by its id;
+ * - each change of what is muted has the whole list, so the newest one counts.
  *
  * @typedef {{ id: string, kind: string, data: any, time: number, at: number, read: boolean }} Item `time` in milliseconds since 1970
  * @typedef {"mail" | "page" | "push"} Channel
@@ -31,7 +31,7 @@ export class Items {
   /** @type {Mutes} */
   #mutes = {};
   #mutesAt = -1;
-  /** The item that the last event has added. @type {Item | null} */
+  /** The item that the latest event has added. @type {Item | null} */
   added = null;
   /** Where the next page begins; null: there is none. @type {number | null} */
   before = null;
@@ -56,8 +56,8 @@ export class Items {
   }
 
   /**
-   * Take the page below the known items; return whether it is that page.
-   * @param {Page} page @param {number} asked where it was to begin
+   * Append the page after the known items. Return false if it is another page.
+   * @param {Page} page @param {number} asked where it should begin
    */
   append({ epoch, offset, before, items }, asked) {
     if (epoch !== this.#epoch || asked !== this.before) return false;
@@ -72,7 +72,7 @@ export class Items {
   }
 
   /**
-   * Take an event of the inbox; return whether the items show all of it: false when an item comes back that this page does not have.
+   * Take an event of the inbox. Return whether the items show all of it; false: an item comes back that this page does not have.
    * @param {InboxEvent} event
    */
   take({ topic, data, id, time, offset }) {
@@ -118,13 +118,13 @@ export class Items {
     this.#pending.push(pending);
   }
 
-  /** A change has failed: show what was before. @param {string} id of its event */
+  /** A change has failed. Undo it. @param {string} id of its event */
   fail(id) {
     this.#pending = this.#pending.filter((each) => each.id !== id);
   }
 
   /**
-   * A change is in the log. Return whether this is known to be shown, or will be: not in an epoch that no page was of.
+   * A change is in the log. Return whether the items show it or will show it, which is unknown in an epoch of which there was no page.
    * @param {string} id of its event @param {{ epoch: string, offset: number }} receipt
    */
   confirm(id, receipt) {
@@ -132,12 +132,12 @@ export class Items {
     if (!pending) return true;
     const isOurs = receipt.epoch === this.#epoch;
     if (isOurs && receipt.offset <= this.#offset) this.fail(id);
-    // Of another epoch: shown until the page with it comes.
+    // In another epoch it is shown until a page has it.
     else pending.receipt = { epoch: receipt.epoch, offset: receipt.offset };
     return isOurs;
   }
 
-  /** Return what is to be shown. @returns {{ items: Item[], unread: number, mutes: Mutes }} */
+  /** Return what to show. @returns {{ items: Item[], unread: number, mutes: Mutes }} */
   view() {
     /** @type {Map<string, Item>} */
     const shown = new Map([...this.#items.values()].sort((one, other) => other.at - one.at).map(({ version: _, ...item }) => [item.id, item]));
@@ -157,7 +157,7 @@ export class Items {
     return { items: [...shown.values()], unread: elsewhere + unreadIn(), mutes: this.mutes };
   }
 
-  /** The mutes, with the pending changes. @returns {Mutes} */
+  /** The muted channels, with the pending changes. @returns {Mutes} */
   get mutes() {
     const mutes = new Map(Object.entries(this.#mutes));
     for (const { change: { pattern, channels } } of this.#pending) {

@@ -1,29 +1,28 @@
 /**
- * Follow: the fetches of one model or collection of Backbone's, for the load that keeps it in step (load.js).
+ * Follow: the fetches of one Backbone model or collection, for the load that keeps it up to date (load.js).
  *
- * In: the follower's own fetches and requests, and the load's wish to fetch again. Out: calls of the follower's `fetch`; the pattern's events go to `take`.
+ * In: the follower's own fetches and requests, and the load's request to fetch again. Out: calls of the follower's `fetch`; events of the pattern for `take`.
  *
- * An application fetches by Backbone's ways, in several requests if it likes. The load asks here for the stale ones, which are made
- * again, with the same options, one after another. Events that arrive while any request is under way are applied at once, and again after its answer,
- * which may be older.
+ * An application fetches in Backbone's ways, perhaps by several requests. When they are stale, the load repeats them here, with the same options, one after
+ * another. Events that arrive while a request is under way are applied at once, and again after its answer, which may be older.
  *
- * When the log has lost its end (`rolled_back`), the held version may be of a lost event. So the next answer
- * to each fetch that begins after it is taken whatever its version is.
+ * When the log has lost its end (`rolled_back`), the present version may come from a lost event. So the next answer to each fetch that begins after that is
+ * accepted whatever its version is.
  *
  * @import { Gate, HeadgateEvent } from "../gate.js"
  * @import { LiveOptions } from "./rules.js"
  * @typedef {{ fetch: (options: any) => unknown }} Follower
- * @typedef {{ options: any, adds: boolean, mark?: object, rolledBack?: object }} Fetch adds: it leaves in place the models that
- *   other fetches brought; mark: of the load when it began, if it was active; rolledBack: the gap after which it has not been answered, if the log has lost its end
+ * @typedef {{ options: any, adds: boolean, mark?: object, rolledBack?: object }} Fetch `adds`: it keeps the models of other fetches; `mark`: of the load when it began,
+ *   if that was active; `rolledBack`: the gap since which it has not been answered, if the log has lost its end
  */
 import { report } from "../base/report.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
 import { Gate as BaseGate, load as follow } from "../index.js";
 import { whenEnded } from "./rules.js";
 
-/** Those of LiveOptions that a page may get wrong. @type {import("../language/options.js").Table} */
+/** The LiveOptions that are checked here. @type {import("../language/options.js").Table} */
 const OPTIONS = { resyncSpreadMs: [[0, MAX_DELAY_MS]], refetch: ["boolean", true], mapping: ["function null"], versionAttribute: ["string null"] };
-/** Fetches with `remove: false` (pages of a long list) that are remembered. */
+/** The most remembered fetches with `remove: false` (pages of a long list). */
 const MAX_FETCHES = 100;
 
 export class Follow {
@@ -31,30 +30,30 @@ export class Follow {
   #holds;
   /** @type {ReturnType<typeof import("../load.js").load> | undefined} */
   #load;
-  /** @type {Fetch[]} that the present state was made of: one that replaced everything, then those that added to it */
+  /** @type {Fetch[]} the fetches of the present state: one that replaced everything, then those that added to it */
   #fetches = [];
-  /** The repeated one, until `fetch` has seen it. @type {{ fetch: Fetch, ended: (ok?: boolean) => void } | undefined} */
+  /** The fetch that is about to be repeated, until `fetch` is called for it. @type {{ fetch: Fetch, ended: (ok?: boolean) => void } | undefined} */
   #repeating;
-  /** Requests under way, numbered as they began, with what ends their hold on the load. @type {Map<number, (() => void) | undefined>} */
+  /** Requests under way, numbered as they began, with the function that ends their hold on the load. @type {Map<number, (() => void) | undefined>} */
   #running = new Map();
   #begun = 0;
-  /** The latest of those that were answered and replaced everything: the answer to an older one undoes its changes. */
+  /** The latest answered request that replaced everything. The answer to an older one undoes its changes. */
   #latest = 0;
   #reported = false;
 
-  /** @param {Follower} follower @param {() => boolean} holds whether it holds a state that may have come with the page */
+  /** @param {Follower} follower @param {() => boolean} holds whether it has a state, which may have come with the page */
   constructor(follower, holds) {
     this.#follower = follower;
     this.#holds = holds;
   }
 
-  /** The gap of which a fetch has not been answered. */
+  /** The gap since which a fetch has not been answered. */
   get #rolledBack() {
     return this.#fetches.find(({ rolledBack }) => rolledBack)?.rolledBack;
   }
 
   /**
-   * Follow a pattern, instead of the one before.
+   * Follow a pattern, instead of the previous one.
    * @param {Gate} gate
    * @param {string} pattern a valid one
    * @param {(event: HeadgateEvent) => void} take
@@ -77,18 +76,18 @@ export class Follow {
     for (const number of this.#running.keys()) this.#running.set(number, load._hold());
   }
 
-  /** Follow no more. */
+  /** Stop following. */
   stop() {
     if (!this.#load) return;
     this.#load.close();
     this.#load = undefined;
-    // Running requests are not waited for; their answers have an old state.
+    // Running requests are not awaited. Their answers count as old.
     this.#running.clear();
     this.#latest = ++this.#begun;
     for (const fetch of this.#fetches) fetch.mark = undefined;
   }
 
-  /** The follower has another id now: forget the fetches made for the one before. */
+  /** The follower has another id now. Forget the fetches for the previous one. */
   forget() {
     this.#fetches = [];
   }
@@ -97,7 +96,7 @@ export class Follow {
    * Make one of the follower's fetches.
    * @param {any} options Backbone's
    * @param {(options: any) => any} make
-   * @param {boolean} [adds] it leaves in place the models that were fetched before
+   * @param {boolean} [adds] whether it keeps the models that were fetched before
    * @returns {any} as `make`
    */
   fetch(options, make, adds = false) {
@@ -106,7 +105,7 @@ export class Follow {
     fetch.mark = this.#load?._mark;
     const { rolledBack } = fetch;
     return this.request(rolledBack ? { ...options, rolledBack } : options, make, adds, (ok) => {
-      // Not if that was lost while it was under way.
+      // Not if the log has lost its end again while the fetch was under way.
       if (ok && fetch.rolledBack === rolledBack) fetch.rolledBack = undefined;
       ended?.(ok);
     });
@@ -142,7 +141,7 @@ export class Follow {
     }
   }
 
-  /** Make again what is stale: each that the state was made of, or those that add to it. */
+  /** Repeat the stale fetches of the state. */
   async #repeat() {
     const mark = this.#load?._mark;
     if (!mark) return;
@@ -150,7 +149,7 @@ export class Follow {
     while (this.#load?._mark === mark) {
       const stale = this.#fetches.find((each) => each.mark !== mark);
       if (!stale) return;
-      // The first replaces everything, models that were added to it too.
+      // The first fetch replaces everything, also models that later ones have added.
       if (stale === this.#fetches[0]) for (const each of this.#fetches) each.mark = undefined;
       await this.#again(stale, mark);
     }
@@ -161,7 +160,7 @@ export class Follow {
     return new Promise((resolve, reject) => {
       let isThrown = false;
       const ended = async (/** @type {boolean | undefined} */ ok) => {
-        // One that throws is over first.
+        // If the follower's `fetch` throws, `isThrown` is set first.
         await undefined;
         if (ok) return resolve();
         if (!isThrown) fetch.mark = undefined;
@@ -172,28 +171,28 @@ export class Follow {
         this.#follower.fetch({ ...fetch.options });
         if (!this.#repeating) return;
       } catch (error) {
-        // It would the next time too.
+        // It would throw the next time too.
         isThrown = true;
         report(error);
       }
-      // Or it was not seen by our `fetch`: a `fetch` of the application's own.
+      // The application has overridden `fetch`, and does not call ours.
       this.#repeating = undefined;
       fetch.mark = mark;
       resolve();
     });
   }
 
-  /** A state that was never fetched is fetched as a whole. @param {object} [mark] */
+  /** Fetch a state as a whole if it was never fetched. @param {object} [mark] */
   #fetchAll(mark) {
     if (!this.#fetches.length) this.#fetches.push({ options: {}, adds: false, mark });
   }
 
   /** @param {any} options @param {boolean} adds @returns {Fetch} */
   #remember(options, adds) {
-    // The callbacks are the application's, for its own request.
+    // The callbacks belong to the application's own request.
     const { success: _success, error: _error, ...kept } = options ?? {};
     const fetch = { options: kept, adds, rolledBack: this.#rolledBack };
-    // The models that it adds to came with the page.
+    // It adds to models that came with the page.
     if (adds && this.#holds()) this.#fetchAll(this.#load?._mark);
     this.#fetches = adds ? this.#fetches.filter((each) => !each.adds || keyOf(each) !== keyOf(fetch)) : [];
     this.#fetches.push(fetch);
@@ -213,7 +212,7 @@ export function checkLive(gate, options) {
   return BaseGate._optionsOf(gate, "follow", OPTIONS, { resyncSpreadMs, refetch, mapping, versionAttribute });
 }
 
-/** Return the key that distinguishes fetches. @param {Fetch} fetch */
+/** Return a key that identifies a fetch. @param {Fetch} fetch */
 function keyOf({ options: { url, data } }) {
   return JSON.stringify([url, data]);
 }

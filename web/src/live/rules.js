@@ -1,14 +1,13 @@
 /**
- * Live: how a LiveModel and a LiveCollection read events: the convention of topics, versions, and attributes that no event may
- * bring. Pure functions. follow.js decides when they fetch again.
+ * Rules by which a LiveModel and a LiveCollection read events: the convention of topics, versions, and attributes that no event may set. Pure functions.
+ * follow.js decides when they fetch again.
  *
- * Convention: `<prefix>.<id>.<verb>`. `created` and `updated` bring attributes of a model that may be new; `deleted`,
- * `removed` and `destroyed` end it; any other verb (`shipped`) brings attributes for a known model. Data that is
- * not an object changes nothing.
+ * The convention is `<prefix>.<id>.<verb>`. `created` and `updated` have the attributes of a model that may be new. `deleted`, `removed` and `destroyed`
+ * remove it. Any other verb (`shipped`) has attributes for an existing model. Data that is not an object changes nothing.
  *
  * @import { Gate, HeadgateEvent } from "../gate.js"
  * @typedef {{ op: "upsert" | "merge" | "remove" | "ignore", id?: any, attributes?: Record<string, any> }} Change
- *   upsert: add or update; merge: update a known model
+ *   `upsert`: add or update; `merge`: update an existing model
  * @typedef {(event: HeadgateEvent) => Change | null | undefined} Mapping
  *
  * @typedef {object} LiveOptions
@@ -16,10 +15,9 @@
  * @property {string} [topic] prefix of the topics, such as `orders`
  * @property {Mapping} [mapping] instead of the convention
  * @property {string} [versionAttribute] default `version`
- * @property {number} [resyncSpreadMs] default 1000: a fetch after a gap waits a random time up to this, so that not every
- *   page asks the server at once, and so that several gaps cost one fetch
- * @property {boolean} [refetch] default true; false: the library never fetches by itself, neither when the subscription is
- *   acknowledged nor after a gap
+ * @property {number} [resyncSpreadMs] default 1000: a fetch after a loss waits a random time up to this, so that pages do not all ask the server at once, and
+ *   several losses cost one fetch
+ * @property {boolean} [refetch] default true; false: the library never fetches by itself, neither when the subscription is acknowledged nor after a loss
  */
 
 const REMOVED = new Set(["deleted", "removed", "destroyed"]);
@@ -45,7 +43,7 @@ export function byConvention(prefix) {
 }
 
 /**
- * Return whether attributes with a version are not newer than the present ones. An object is no version.
+ * Return whether the version of attributes is not newer than the present one. An object is not a version.
  * @param {Record<string, any> | undefined} attributes
  * @param {Record<string, any>} present
  * @param {string} key
@@ -58,8 +56,8 @@ export function isStale(attributes, present, key, equalIsStale = true) {
 }
 
 /**
- * Return the attributes of an event without those that would break a model: `__proto__`, which Backbone would make the prototype of
- * its attributes, and an id that is neither text nor a number.
+ * Return the attributes of an event without those that would break a model: `__proto__`, which Backbone would make the prototype of the attributes, and an
+ * id that is neither a text nor a number.
  * @param {Record<string, any>} attributes
  * @param {string} idAttribute
  * @returns {Record<string, any>}
@@ -71,10 +69,9 @@ export function sound(attributes, idAttribute) {
 }
 
 /**
- * Return Backbone options that call `ended` once, when the request is over and Backbone has taken the answer, before the
- * caller's own callback.
+ * Return Backbone options that call `ended` once, when the request is over and Backbone has used the answer, before the caller's own callback.
  * @param {any} options @param {(ok?: boolean) => void} ended
- * @returns {any} with `finish`, for a request that will have no answer
+ * @returns {any} with `finish`, for a request that gets no answer
  */
 export function whenEnded(options, ended) {
   const { success, error } = options ?? {};

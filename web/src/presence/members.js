@@ -1,12 +1,12 @@
 /**
- * The members of a topic, once for all rooms of a gate (room.js).
+ * The members of a topic, shared by all rooms of a gate (room.js).
  *
- * In: the answers of the gateway to `enter`, `watch` and `page`; its notices, each the difference between two versions; the connection's
- * ups and downs. Out: members by name, `member:join`, `member:leave` and `member:change` for each, `change` with a snapshot once for all of one turn.
+ * In: the answers of the gateway to `enter`, `watch` and `page`; its notices, each the difference between two versions; beginnings and ends of connections. Out:
+ * members by name, `member:join`, `member:leave` and `member:change` for each, `change` with a snapshot once for all changes of a turn.
  *
- * The set is read in parts while differences come. A part and a difference carry versions of one copy at the gateway, so whichever
- * comes last by version counts. A difference that does not begin where this page stands, another copy, or a `reset` makes it read the set
- * anew. The known members stay until then, and only differences are reported: a reconnection alone reports nothing.
+ * The set is read in parts while differences arrive. Parts and differences have versions of one copy at the gateway, so the later version counts. If a
+ * difference does not begin at this page's version, comes from another copy, or is a `reset`, the set is read again. The known members stay until then, and only
+ * differences are reported, so a reconnection alone reports nothing.
  *
  * @typedef {{ user: string, connections: number, since: number, meta: any }} Member `since` in milliseconds since 1970
  * @typedef {"waiting" | "loading" | "live" | "refused" | "closed"} PresenceStatus
@@ -20,9 +20,9 @@ import { startTimer } from "../base/timer.js";
 import { PRESENCE } from "../language/protocol.js";
 import { Dispatcher, HeadgateError } from "../index.js";
 
-/** Time before a set is asked for again: after a reset or a hole not all pages ask at once. */
+/** Time before a set is read again after a reset or a missing difference, half to one and a half times as long, so that pages do not all ask at once. */
 const RELOAD_MS = 250;
-/** Before it is asked for again after a refusal for a passing reason. */
+/** The pause after a refusal for a passing reason. */
 const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
 
 /**
@@ -38,7 +38,7 @@ export const ROOM = {
 };
 
 export class Members extends Dispatcher {
-  /** Its handlers end with it alone (dispatcher.js). */
+  /** Only its end removes its handlers (dispatcher.js). */
   _isPart = true;
   #gate;
   #topic;
@@ -48,29 +48,29 @@ export class Members extends Dispatcher {
   #entering = false;
   /** @type {any} */
   #meta;
-  /** Why the gateway refuses it. @type {HeadgateError | null} */
+  /** The gateway's latest refusal. @type {HeadgateError | null} */
   error = null;
   /** @type {Map<string, Member>} */
   #members = new Map();
-  /** The set while it is read, until it is whole. @type {Map<string, Member> | null} */
+  /** The set that is being read, until it is complete. @type {Map<string, Member> | null} */
   #reading = null;
-  /** Users whom a difference has named while the set is read, with its version. @type {Map<string, number>} */
+  /** Users that a difference has named while the set is read, with its version. @type {Map<string, number>} */
   #named = new Map();
   /** Differences that came before the first part. @type {Notice[]} */
   #early = [];
   #copy = "";
   #version = 0;
-  /** How often in a row it was refused for a passing reason. */
+  /** Refusals in a row for a passing reason. */
   #failures = 0;
-  /** Counts readings: an answer to an earlier one is too late. */
+  /** Counts reads. An answer to an earlier one is too late. */
   #nth = 0;
   #wasRead = false;
-  /** The set is being read, and is to be read once more: what this user says is another now. */
   #isReading = false;
+  /** Whether the set is read once more after the present read, because this user's `meta` has changed. */
   #again = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
-  #told = true;
+  #isScheduled = false;
   /** @type {PresenceSnapshot} */
   snapshot = { members: [], status: "waiting", error: null };
 
@@ -107,14 +107,14 @@ export class Members extends Dispatcher {
     return this.#members.get(user);
   }
 
-  /** Say something else about this user. @param {any} meta */
+  /** Replace this user's `meta`. @param {any} meta */
   update(meta) {
     this.#meta = meta;
     this.#entering = true;
     this.#load();
   }
 
-  /** A room is closed: leave with the last one. */
+  /** A room is closed. Leave with the last one. */
   leave() {
     if (--this.#uses) return;
     if (this.#gate.isUp) this.#ask({ act: "leave" }).catch(() => {});
@@ -173,7 +173,7 @@ export class Members extends Dispatcher {
     return this.#gate._request(PRESENCE, { topic: this.#topic, ...act });
   }
 
-  /** A part of the set: users whom a later difference has named are known better. @param {Notice} part */
+  /** Take a part of the set, without users that a later difference has named. @param {Notice} part */
   #take({ members, version }) {
     for (const each of members) {
       if ((this.#named.get(each[0]) ?? 0) <= version) this.#reading?.set(each[0], read(each));
@@ -206,7 +206,7 @@ export class Members extends Dispatcher {
     return /** @type {Map<string, Member>} */ (this.#reading);
   }
 
-  /** The set is complete: report the difference from the previous one. */
+  /** The set is complete. Report the differences from the previous one. */
   #replace() {
     const next = this.#reading ?? new Map();
     this.#reading = null;
@@ -279,10 +279,10 @@ export class Members extends Dispatcher {
   }
 
   #changed() {
-    if (!this.#told) return;
-    this.#told = false;
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
     queueMicrotask(() => {
-      this.#told = true;
+      this.#isScheduled = false;
       const members = Object.freeze([...this.#members.values()].sort((one, other) => (one.user < other.user ? -1 : 1)));
       this.snapshot = Object.freeze({ members, status: this.#life.state, error: this.error });
       this.trigger("change", this.snapshot);

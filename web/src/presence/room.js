@@ -1,6 +1,6 @@
 /**
- * A room: the present members of a topic, as a live collection. All rooms of a gate for a topic show the same members (members.js), and the page leaves the
- * topic with the last of them. Each has its own handlers and its own end, so that one part of a page cannot end the presence of another.
+ * A room: the present members of a topic. All rooms of a gate for a topic show the same members (members.js), and the page leaves the topic with the last room.
+ * Each room has its own handlers and its own `close`, so that one part of a page cannot end the presence of another.
  *
  * @import { Member, PresenceSnapshot } from "./members.js"
  * @typedef {{ meta?: any, enter?: boolean }} PresenceOptions `enter: false` only watches
@@ -15,31 +15,31 @@ const OPTIONS = { enter: ["boolean"], meta: [""] };
 const topics = new WeakMap();
 
 /**
- * Be in a topic, or only watch it, until this room is closed.
+ * Enter a topic, or only watch it, until this room is closed.
  * @param {Gate} gate
  * @param {string} topic
  * @param {PresenceOptions} [options]
  * @returns {Room}
- * @throws {HeadgateError} `invalid_topic`; for `meta` as `update`
+ * @throws {HeadgateError} `invalid_topic`; for `meta`, as `update`
  */
 export function presence(gate, topic, options = {}) {
   checkTopic(topic);
   const { enter, meta } = Gate._optionsOf(gate, "presence", OPTIONS, options);
-  const said = checkMeta(gate, meta);
+  const plainMeta = checkMeta(gate, meta);
   const ofGate = topics.get(gate) ?? new Map();
   topics.set(gate, ofGate);
   const all = ofGate.get(topic) ?? new Members(gate, topic, () => ofGate.delete(topic));
   ofGate.set(topic, all);
-  all.join(said, enter);
+  all.join(plainMeta, enter);
   return new Room(gate, topic, all);
 }
 
 export class Room extends Dispatcher {
   #gate;
   #all;
-  /** What it shows since it is closed. @type {PresenceSnapshot | undefined} */
+  /** The last snapshot, once the room is closed. @type {PresenceSnapshot | undefined} */
   #last;
-  /** Its handlers end by `close` alone (dispatcher.js). */
+  /** Only `close` ends its handlers (dispatcher.js). */
   #listener = Object.assign(new Dispatcher(), { _isPart: true });
 
   /** @param {Gate} gate @param {string} topic @param {Members} all */
@@ -48,7 +48,7 @@ export class Room extends Dispatcher {
     this.#gate = gate;
     this.topic = topic;
     this.#all = all;
-    // One that an earlier handler of the same event has closed gets no more of it.
+    // A room that an earlier handler of the same event has closed does not get the event.
     this.#listener.listenTo(all, "all", (name, ...args) => this.#last ?? this.#tell(name, ...args));
   }
 
@@ -56,12 +56,12 @@ export class Room extends Dispatcher {
     return (this.#last ?? this.#all).status;
   }
 
-  /** Why the gateway refuses it. */
+  /** The gateway's latest refusal. */
   get error() {
     return (this.#last ?? this.#all).error;
   }
 
-  /** The members, by name. */
+  /** The members, sorted by name. */
   get members() {
     return this.getSnapshot().members;
   }
@@ -72,16 +72,16 @@ export class Room extends Dispatcher {
   }
 
   /**
-   * Say something else about this user.
+   * Replace this user's `meta`, and enter the topic if the room has only watched it.
    * @param {any} meta JSON
-   * @throws {HeadgateError} `not_serializable`, `payload_too_large` (once the gateway has sent its limits): the room and its `meta` stay
+   * @throws {HeadgateError} `not_serializable`, or `payload_too_large` (once the gateway has sent its limits); the room stays unchanged
    */
   update(meta) {
-    const said = checkMeta(this.#gate, meta);
-    if (!this.#last) this.#all.update(said);
+    const plainMeta = checkMeta(this.#gate, meta);
+    if (!this.#last) this.#all.update(plainMeta);
   }
 
-  /** Leave when all callers for the topic have closed their rooms. */
+  /** Close this room. The page leaves the topic with the last room. */
   close() {
     if (this.#last) return;
     this.#last = Object.freeze({ ...this.#all.snapshot, status: "closed" });
@@ -93,7 +93,8 @@ export class Room extends Dispatcher {
   /** @param {() => void} call @returns {() => void} */
   subscribe = (call) => {
     Gate._check("subscribe: listener", "function", call);
-    // Beside those of `on`, which the application may remove all at once; its own function: one that listens twice ends each by itself.
+    // Not bound by `on`, because the application may remove all those handlers at once. A separate function, so that a listener that is passed twice ends each
+    // by itself.
     const own = () => call();
     this.#listener.on("change", own);
     return () => void this.#listener.off("change", own);

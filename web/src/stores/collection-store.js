@@ -1,13 +1,13 @@
 /**
- * The store of a live collection: plain objects, kept in step by events, without Backbone.
+ * The store of a live collection: plain objects that events keep up to date, without Backbone.
  *
- * In: the application's `load`, events of `<topic>.*.*` (or of `pattern`, read by `mapping`). Out: snapshots {items, status,
- * error, dropped}. An item that changes is another object. Rules, as for LiveCollection:
- * - an event or an answer with a version that is not above the item's changes nothing, unless the log has lost its end;
- * - items that were loaded, or came with the page, before the subscription was acknowledged are loaded again then, and after that only
- *   when events were lost for good (load.js), unless the answer names its position;
+ * In: the application's `load`, events of `<topic>.*.*` (or of `pattern`, read by `mapping`). Out: snapshots {items, status, error, dropped, pending}. A changed
+ * item is a new object. Rules, as for LiveCollection:
+ * - an event or an answer whose version is not above the item's changes nothing, unless the log has lost its end;
+ * - items that were loaded, or came with the page, before the acknowledgement of the subscription are then loaded again, unless the answer has a position, and
+ *   after that only when events were lost (load.js);
  * - events that arrive while a load is under way are applied at once, and again after its answer;
- * - what the page publishes through the store shows at once, over the items that the server knows, until its event comes or it is refused.
+ * - a change that the page publishes through the store shows at once, on top of the server's items, until its event comes or it is refused.
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
  * @import { HeadgateEvent, Receipt } from "../gate.js"
@@ -16,18 +16,18 @@
  * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
  *
  * @typedef {object} CollectionOnlyOptions
- * @property {(how: { signal: AbortSignal }) => any} [load] brings all items from the server: an array, or {items, position}
- * @property {readonly Item[]} [initial] that came with the page
+ * @property {(how: { signal: AbortSignal }) => any} [load] fetches all items from the server: an array, or {items, position}
+ * @property {readonly Item[]} [initial] items that came with the page
  * @property {string} [pattern] default `<topic>.*.*`
  * @property {string} [idAttribute] default `id`
- * @property {Publishing} [outbox] of headgate/offline: it keeps what `publish` sends while there is no connection
- * @property {number} [limit] most items, default 10000; with more the first are dropped, and counted
+ * @property {Publishing} [outbox] of headgate/offline, which keeps what `publish` sends while there is no connection
+ * @property {number} [limit] the most items, default 10000; beyond it the first are dropped and counted
  * @typedef {CollectionOnlyOptions & Pick<LiveOptions, "mapping" | "versionAttribute" | "resyncSpreadMs">} CollectionOptions
  *
  * @typedef {CollectionOptions & { idAttribute: string, versionAttribute: string, limit: number, initial: readonly Item[] }} Checked with the defaults
  *
- * @typedef {"loading" | "behind" | "current" | "failed"} CollectionStatus `loading`: there is no answer yet. `behind`: events may
- *   be missing in what there is. `current`: none is. `failed`: it could not be loaded, or the gateway refuses the pattern.
+ * @typedef {"loading" | "behind" | "current" | "failed"} CollectionStatus `loading`: there is no answer yet. `behind`: events may be missing in the items.
+ *   `current`: none is missing. `failed`: the load fails, or the gateway refuses the pattern
  * @typedef {object} CollectionSnapshot
  * @property {readonly Item[]} items
  * @property {CollectionStatus} status
@@ -42,7 +42,7 @@ import { byConvention, isStale, sound } from "../live/rules.js";
 import { checkPattern, checkTopic, Gate, HeadgateError, load as follow, matches } from "../index.js";
 import { createStore } from "./snapshot-store.js";
 
-/** Publishes that may be under way. */
+/** The most publishes under way. */
 const MAX_PENDING = 1000;
 
 /** @type {import("../language/options.js").Table} */
@@ -62,8 +62,8 @@ const OPTIONS = {
  * @param {Gate} gate
  * @param {string} topic prefix of the topics, such as `orders`
  * @param {CollectionOptions} [given]
- * @returns {Store<CollectionSnapshot> & { reload: () => void, publish: (topic: string, data: unknown) => Promise<Receipt> }} `reload`: load again now, if anybody
- *   listens; `publish`: as gate.publish, and show at once what its event will change
+ * @returns {Store<CollectionSnapshot> & { reload: () => void, publish: (topic: string, data: unknown) => Promise<Receipt> }} `reload`: load again now, if there are
+ *   listeners; `publish`: as gate.publish, and show the change at once
  * @throws {HeadgateError} `invalid_pattern`
  * @throws {TypeError} an option that breaks its rule
  */
@@ -113,14 +113,14 @@ class CollectionSource {
   #pattern;
   #changed;
   #load;
-  /** By the text of their ids, as topics have them. @type {Map<string, Item>} */
+  /** Items by the text of their ids, as written in topics. @type {Map<string, Item>} */
   #items = new Map();
   #dropped = 0;
-  /** Whether the log has lost its end since the latest answer, which then counts whatever its versions are. */
+  /** Whether the log has lost its end since the latest answer. The next one then counts whatever its versions are. */
   #isRolledBack = false;
   #snapshot;
   #hasNews = false;
-  /** What this page publishes, until its event has come. @type {Map<string, { change: Change, receipt?: Receipt }>} */
+  /** Publishes of this page, until their events have come. @type {Map<string, { change: Change, receipt?: Receipt }>} */
   #pending = new Map();
 
   /** @param {Gate} gate @param {string} pattern @param {Checked & { mapping: import("../live/rules.js").Mapping }} options @param {CollectionSnapshot} first @param {() => void} changed */
@@ -146,7 +146,7 @@ class CollectionSource {
       loaded: !load && !first.items.length,
       resyncSpreadMs,
     });
-    // Not where the acknowledgement is near: an earlier answer would have to be loaded again.
+    // Not while connected: the acknowledgement is near, and an answer from before it would have to be loaded again.
     if (!gate.isUp) this.reload();
   }
 
@@ -165,7 +165,7 @@ class CollectionSource {
   }
 
   /**
-   * A publish begins: show what its event will change.
+   * A publish begins. Show what its event will change.
    * @param {string} id @param {string} topic @param {any} data
    * @throws {HeadgateError} `limit_reached` (`pending`)
    */
@@ -176,7 +176,7 @@ class CollectionSource {
     this.#news();
   }
 
-  /** It is in the log; its event may have come. @param {string} id @param {Receipt} receipt */
+  /** A publish is in the log. Its event may have come. @param {string} id @param {Receipt} receipt */
   confirm(id, receipt) {
     const publish = this.#pending.get(id);
     if (publish) publish.receipt = receipt;
@@ -184,7 +184,7 @@ class CollectionSource {
     if (receipt.duplicate) this.takeBack(id);
   }
 
-  /** It was refused, or its outcome is unknown; its event, if there is one, will decide. @param {string} id */
+  /** A publish was refused, or its outcome is unknown. Undo its change; if there is an event, it sets the change again. @param {string} id */
   takeBack(id) {
     if (this.#pending.delete(id)) this.#news();
   }
@@ -194,7 +194,7 @@ class CollectionSource {
     if (this.#options.load) this.#load.reload();
   }
 
-  /** @param {any} answer items, or an object with them */
+  /** Replace the items by those of an answer. @param {any} answer items, or an object with them */
   #replace(answer) {
     const items = Array.isArray(answer) ? answer : answer?.items;
     Gate._check("collectionStore: the answer of load, or its items,", OBJECTS, items);
@@ -207,19 +207,19 @@ class CollectionSource {
       this.#set(present && !this.#isRolledBack && isStale(item, present, versionAttribute, false) ? present : item);
     }
     this.#isRolledBack = false;
-    // What the log has, the answer has, or the event brings it after this.
+    // A publish with a receipt is in the answer, or its event is applied after this.
     for (const [id, { receipt }] of this.#pending) if (receipt) this.#pending.delete(id);
     this.#hasNews = true;
   }
 
-  /** An event has come: its own publish is over, and so is each that was before it in the log. @param {HeadgateEvent} event */
+  /** An event has come. Its own publish is over, and so is each that precedes it in the log. @param {HeadgateEvent} event */
   #settle({ id, offset }) {
     if (!this.#pending.size) return;
     for (const [each, { receipt }] of this.#pending) if (each === id || (receipt && offset !== null && receipt.offset <= offset)) this.#pending.delete(each);
     this.#news();
   }
 
-  /** Return what the server knows, and over it what this page has published. */
+  /** Return the server's items, and on top of them the changes that this page has published. */
   #shown() {
     const items = this.#pending.size ? new Map(this.#items) : this.#items;
     /** @type {Set<string>} */
@@ -238,7 +238,7 @@ class CollectionSource {
     this.#news();
   }
 
-  /** Change one of some items. Return the key of the item, undefined: nothing changes. @param {Map<string, Item>} items @param {Change} change */
+  /** Change one item. Return its key; undefined: nothing changes. @param {Map<string, Item>} items @param {Change} change */
   #merge(items, { op, id, attributes: given = {} }) {
     const { idAttribute, versionAttribute } = this.#options;
     const attributes = sound(given, idAttribute);

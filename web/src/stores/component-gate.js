@@ -1,11 +1,11 @@
 /**
- * A gate that belongs to a component: made while a page or a server renders, opened when the component is mounted.
+ * A gate that belongs to a component. It is made when a page or a server renders, and opened when the component is mounted.
  *
  * @import { ConnectOptions } from "../connect.js"
  */
 import { connect } from "../index.js";
 
-/** On a server there is no page to take the address from, so no gate is opened. */
+/** The address on a server, which has no page and opens no gate. */
 const NOWHERE = "http://localhost";
 
 /** @param {string | undefined} url default the page's own origin @param {ConnectOptions} [options] */

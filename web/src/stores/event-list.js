@@ -1,15 +1,15 @@
 /**
  * EventList: the last events of a pattern, in log order, bounded. No I/O.
  *
- * An event takes the place of its offset, so one that a repair brings late stands where it belongs, and one that comes again is
- * left out. An event without an offset, and the first of another log, come last.
+ * An event is inserted by its offset, so a repaired event stands where it belongs, and one that comes again is skipped. An event without an offset, and the
+ * events of another log, are appended.
  *
  * @import { HeadgateEvent } from "../gate.js"
  */
 export class EventList {
   /** @type {HeadgateEvent[]} */
   #events = [];
-  /** Index of the first one of the present log. */
+  /** Index of the first event of the present log. */
   #begins = 0;
 
   /** @param {number} limit */
@@ -17,7 +17,7 @@ export class EventList {
     this.limit = limit;
   }
 
-  /** Return the events, oldest first, in a list of the caller's own. */
+  /** Return the events, oldest first, in a new list. */
   list() {
     return [...this.#events];
   }
@@ -27,12 +27,12 @@ export class EventList {
     const place = this.#placeOf(event.offset);
     if (place < 0) return;
     this.#events.splice(place, 0, event);
-    if (this.#events.length > this.limit) this.#leaveOut(0);
+    if (this.#events.length > this.limit) this.#drop(0);
   }
 
-  /** The log has lost what it had from an offset on. @param {number} from */
+  /** The log has lost its events from an offset on. @param {number} from */
   rollBack(from) {
-    for (let n = this.#events.length - 1; n >= this.#begins; n--) if ((this.#events[n].offset ?? -1) >= from) this.#leaveOut(n);
+    for (let n = this.#events.length - 1; n >= this.#begins; n--) if ((this.#events[n].offset ?? -1) >= from) this.#drop(n);
   }
 
   /** Another log begins. */
@@ -41,12 +41,12 @@ export class EventList {
   }
 
   /** @param {number} nth */
-  #leaveOut(nth) {
+  #drop(nth) {
     this.#events.splice(nth, 1);
     if (nth < this.#begins) this.#begins--;
   }
 
-  /** Return the index where an offset belongs; -1: it is there. @param {number | null} offset */
+  /** Return the index where an offset belongs; -1: it is present. @param {number | null} offset */
   #placeOf(offset) {
     let place = this.#events.length;
     if (offset === null) return place;

@@ -1,9 +1,9 @@
 /**
- * The store of a pattern's events: the last of them, in log order.
+ * The store of the last events of a pattern, in log order.
  *
- * In: events and gaps of the gate. Out: snapshots {events, missed, gap, status, error}. Events that a repair brings late are
- * put where they belong. Events that the log has lost (`rolled_back`) are left out: others come in their place. `missed` counts those
- * that will not come, as far as they are numbered, and `gap` is the latest notice of such.
+ * In: events and gaps of the gate. Out: snapshots {events, missed, gap, status, error}. Repaired events are inserted where they belong. Events that the log has
+ * lost (`rolled_back`) are removed, because others come in their place. `missed` is the number of lost events, as far as it is known, and `gap` the latest gap
+ * that is not being repaired.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Gap } from "../language/protocol.js"
@@ -17,8 +17,8 @@
  * @property {(Gap & Fate) | null} gap
  * @property {SubscriptionState} status
  * @property {HeadgateError | null} error
- * @typedef {SubscribeOptions & { limit?: number, enabled?: boolean }} EventsStoreOptions `limit`: most events, default 100; `enabled: false`
- *   subscribes to nothing
+ * @typedef {SubscribeOptions & { limit?: number, enabled?: boolean }} EventsStoreOptions `limit`: the most events, default 100; `enabled: false` subscribes to
+ *   nothing
  */
 import { COUNT, SUBSCRIBE } from "../language/options.js";
 import { LOG_LOST, ROLLED_BACK } from "../language/protocol.js";
@@ -48,7 +48,7 @@ export function eventsStore(gate, pattern, given = {}) {
 
 /** @implements {Source<EventsSnapshot>} */
 class EventsSource {
-  /** Its handlers end by `end` alone (dispatcher.js). */
+  /** Only `end` removes its handlers (dispatcher.js). */
   _isPart = true;
   #gate;
   #pattern;
@@ -93,7 +93,7 @@ class EventsSource {
   /** @param {Gap & Partial<Fate> & { where?: string }} gap */
   #takeGap(gap) {
     const { patterns, reason, count, from, to, lost = false, repairing = false, where } = gap;
-    // Events that a loop has left out, or of other patterns, are not missing here.
+    // Events that a loop has discarded, or of other patterns, are not missing here.
     if (where || (patterns.length && !patterns.includes(this.#pattern))) return;
     if (reason === ROLLED_BACK) this.#list.rollBack(/** @type {number} */ (from));
     else if (reason === LOG_LOST) this.#list.restart();

@@ -1,4 +1,4 @@
-/** `headgate/store`: stores over a gate, as any framework can read them. headgate/react, /vue and /svelte are thin over it. */
+/** `headgate/store`: stores over a gate that any framework can read. headgate/react, headgate/vue and headgate/svelte are thin layers over it. */
 export { collectionStore } from "./collection-store.js";
 export { eventsStore } from "./events-store.js";
 export { presenceStore } from "./presence-store.js";

@@ -18,17 +18,17 @@ const NOBODY = Object.freeze({ members: Object.freeze([]), status: "waiting", er
  * @param {Gate} gate
  * @param {string | null} topic null: not known yet, as with `enabled: false`
  * @param {PresenceOptions & { enabled?: boolean }} [options]
- * @returns {Store<PresenceSnapshot> & { update: (meta: any) => void }} `update`: replace this user's `meta`, now and when the room is entered again
+ * @returns {Store<PresenceSnapshot> & { update: (meta: any) => void }} `update`: replace this user's `meta`, now and whenever the room is entered again
  * @throws {HeadgateError} `invalid_topic`
  * @throws {TypeError} an option that breaks its rule
  */
 export function presenceStore(gate, topic, options = {}) {
   const { enabled, enter, meta } = Gate._optionsOf(gate, "presenceStore", OPTIONS, options);
-  // Anything but JSON would be refused at an unexpected place.
+  // Otherwise the error would come when the room is entered.
   if (meta !== undefined) checkPayload(meta);
   const wanted = topic === null || !enabled ? null : checkTopic(topic);
   /** @type {any} */
-  let said = meta;
+  let latestMeta = meta;
   let enters = enter;
   /** @type {Room | undefined} */
   let room;
@@ -36,7 +36,7 @@ export function presenceStore(gate, topic, options = {}) {
   function begin(changed) {
     if (wanted === null) return { read: () => NOBODY, end() {} };
     try {
-      const entered = presence(gate, wanted, { enter: enters, meta: said });
+      const entered = presence(gate, wanted, { enter: enters, meta: latestMeta });
       const unsubscribe = entered.subscribe(changed);
       room = entered;
       return {
@@ -56,7 +56,7 @@ export function presenceStore(gate, topic, options = {}) {
     ...createStore(NOBODY, begin),
     update(now) {
       room?.update(now);
-      said = now;
+      latestMeta = now;
       enters = true;
     },
   };

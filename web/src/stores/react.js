@@ -1,8 +1,8 @@
 /**
  * `headgate/react`: the gate in a context, and hooks over the stores of headgate/store.
  *
- * A server renders the stores' server snapshots and connects to nothing. A component that strict mode mounts twice subscribes
- * once. Hooks keep their subscription while pattern and options have the same values; functions may be others at each render.
+ * A server renders the stores' server snapshots and connects to nothing. A component that strict mode mounts twice subscribes once. Hooks keep their
+ * subscription while pattern and options have the same values. Functions may differ at each render.
  *
  * @import { ConnectOptions } from "../connect.js"
  * @import { EventCallback } from "../dispatcher.js"
@@ -21,19 +21,19 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 const GateContext = createContext(/** @type {Gate | null} */ (null));
 
 /**
- * Give a gate to the components below: one of the application's, or one connected while this is mounted.
- * @param {{ gate?: Gate, url?: string, options?: ConnectOptions, children?: any }} props `options` are read when `url` comes; a
- *   `token` function is always the latest
+ * Provide a gate to the components below: the application's, or one that is connected while this is mounted.
+ * @param {{ gate?: Gate, url?: string, options?: ConnectOptions, children?: any }} props `options` are read when it connects; the `token` function is that of
+ *   the latest render
  */
 export function GateProvider({ gate: given, url, options, children }) {
-  // An unknown one (null) must not become a connection to the page's own origin.
+  // null must not lead to a connection to the page's own origin.
   if (given !== undefined) BaseGate._check("GateProvider: gate", GATE, given);
   if (options !== undefined) check("GateProvider", options);
   const latest = useLatest(options);
   const [closed, setClosed] = useState(0);
   // biome-ignore lint/correctness/useExhaustiveDependencies: options are read when the address comes, or when the gate before was closed
   const own = useMemo(() => (given ? undefined : createComponentGate(url, latestToken(options, latest))), [given, url, closed]);
-  /** Those that end with this turn, unless they are mounted again. */
+  /** Gates that are closed at the end of this turn, unless they are mounted again. */
   const leaving = useRef(/** @type {Set<Gate>} */ (new Set())).current;
 
   useEffect(() => {
@@ -61,7 +61,7 @@ export function useGate() {
   return gate;
 }
 
-/** Return the gate's status, in one word. */
+/** Return the gate's status. */
 export function useGateStatus() {
   const gate = useGate();
   return useStore(useMemo(() => statusStore(gate), [gate]));
@@ -70,8 +70,8 @@ export function useGateStatus() {
 /**
  * Return the last events of a pattern: {events, missed, gap, status, error}.
  * @param {string | null} pattern null: not known yet, as with `enabled: false`
- * @param {EventsStoreOptions & { select?: (snapshot: EventsSnapshot) => any }} [options] `select` returns what this component needs of it: it is
- *   rendered when it is another value
+ * @param {EventsStoreOptions & { select?: (snapshot: EventsSnapshot) => any }} [options] `select` picks what this component needs, which renders only when that
+ *   value changes
  */
 export function useEvents(pattern, options = {}) {
   const gate = useGate();
@@ -86,7 +86,7 @@ export function useEvents(pattern, options = {}) {
 /**
  * Call a handler for each event of a pattern, without rendering.
  * @param {string | null} pattern null: not known yet, as with `enabled: false`
- * @param {EventCallback} handler that of the latest render is called
+ * @param {EventCallback} handler called as of the latest render
  * @param {SubscribeOptions & { enabled?: boolean }} [options]
  */
 export function useSubscription(pattern, handler, options = {}) {
@@ -106,7 +106,7 @@ export function useSubscription(pattern, handler, options = {}) {
 /**
  * Return a live collection: {items, status, error, dropped, pending, reload, publish}.
  * @param {string} topic prefix of the topics, such as `orders`
- * @param {CollectionOptions & { key?: string }} [options] another `key` is another collection: `load` would bring other items
+ * @param {CollectionOptions & { key?: string }} [options] a different `key` makes a new collection, for which `load` fetches other items
  */
 export function useLiveCollection(topic, options = {}) {
   const gate = useGate();
@@ -125,7 +125,7 @@ export function useLiveCollection(topic, options = {}) {
 }
 
 /**
- * Return the members of a topic, {members, status, error, update}, and be one while this is mounted.
+ * Return the members of a topic, {members, status, error, update}. This user is one while the component is mounted.
  * @param {string | null} topic null: not known yet, as with `enabled: false`
  * @param {PresenceOptions & { enabled?: boolean }} [options] this user has the `meta` of the latest render
  */
@@ -136,18 +136,18 @@ export function usePresence(topic, options = {}) {
   const latest = useLatest(meta);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another meta goes to the same room
   const store = useMemo(() => presenceStore(gate, topic, given({ enter, enabled, meta })), [gate, topic, enter, enabled]);
-  const said = JSON.stringify(meta === undefined ? meta : checkPayload(meta));
-  const before = useRef(said);
+  const text = JSON.stringify(meta === undefined ? meta : checkPayload(meta));
+  const before = useRef(text);
   useEffect(() => {
-    if (said !== before.current && enter !== false) store.update(latest.current ?? null);
-    before.current = said;
-  }, [store, said, latest, enter]);
+    if (text !== before.current && enter !== false) store.update(latest.current ?? null);
+    before.current = text;
+  }, [store, text, latest, enter]);
   const snapshot = useStore(store);
   return useMemo(() => ({ ...snapshot, update: store.update }), [snapshot, store]);
 }
 
 /**
- * Return an inbox as it stands: {items, unread, hasMore, status, error}. Its actions are the inbox's own.
+ * Return the snapshot of an inbox: {items, unread, mutes, hasMore, status, error}. The inbox has the actions.
  * @template T
  * @param {Store<T>} inbox of headgate/inbox
  */
@@ -177,7 +177,7 @@ function latestToken(options, latest) {
   };
 }
 
-/** Return a store of a part of each snapshot, which is the same until there is another snapshot. @param {Store<any>} store @param {(snapshot: any) => any} select @returns {Store<any>} */
+/** Return a store of a part of each snapshot, selected once for each snapshot. @param {Store<any>} store @param {(snapshot: any) => any} select @returns {Store<any>} */
 function selected({ subscribe, getSnapshot, getServerSnapshot }, select) {
   /** @type {any} */
   let snapshot;
@@ -199,13 +199,13 @@ function useStore({ subscribe, getSnapshot, getServerSnapshot }) {
   return useSyncExternalStore(subscribe, getSnapshot, getServerSnapshot);
 }
 
-/** Return options of a subscription, the same object while their values are the same. @param {SubscribeOptions} options @returns {SubscribeOptions} */
+/** Return options of a subscription, the same object while their values do not change. @param {SubscribeOptions} options @returns {SubscribeOptions} */
 function useWanted({ overflow, repair, since, signal }) {
   const sinceText = since && JSON.stringify(since);
   return useMemo(() => given({ overflow, repair, since: sinceText && JSON.parse(sinceText), signal }), [overflow, repair, sinceText, signal]);
 }
 
-/** Keep the value of the latest render, for what is called later. @template T @param {T} value */
+/** Keep the value of the latest render, for functions that are called later. @template T @param {T} value */
 function useLatest(value) {
   const latest = useRef(value);
   useEffect(() => {

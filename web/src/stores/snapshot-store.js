@@ -1,24 +1,23 @@
 /**
- * SnapshotStore: a value that changes, as React, Vue and Svelte can read it: `subscribe` and `getSnapshot`.
+ * SnapshotStore: a value that changes, with `subscribe` and `getSnapshot` for React, Vue and Svelte.
  *
- * In: listeners; word of the source that there is something new. Out: snapshots, and one call of each listener for all changes of
- * one turn. A snapshot is never changed, and stays the same object until there is another, as React demands.
+ * In: listeners; reports of the source that something has changed. Out: snapshots, and one call of each listener for all changes of a turn. A snapshot is
+ * immutable, and stays the same object until there is another one, as React requires.
  *
- * The source works while there are listeners. It begins and ends at the end of the turn: a component mounted twice (React's
- * strict mode), or rendered on a server, costs nothing. Without listeners the store holds nothing: it would not know how many
- * events it has missed.
+ * The source works while there are listeners. It begins and ends at the end of the turn, so a component that is mounted twice (React's strict mode) or
+ * rendered on a server costs nothing. Without listeners the store holds nothing, because it would not know how many events it has missed.
  *
  * @template T
  * @typedef {object} Store
  * @property {(listener: () => void) => () => void} subscribe returns the function that unsubscribes
  * @property {() => T} getSnapshot
- * @property {() => T} getServerSnapshot the one that a server renders, and that a page begins with
+ * @property {() => T} getServerSnapshot the snapshot that a server renders, and that a page begins with
  */
 /**
  * @template T
  * @typedef {object} Source
  * @property {() => T} read the present value: the same object if nothing has changed
- * @property {() => void} end free everything
+ * @property {() => void} end release everything
  */
 import { Machine } from "../base/machine.js";
 import { report } from "../base/report.js";
@@ -49,23 +48,23 @@ export function createStore(initial, begin, resting = () => initial) {
   /** @type {Source<T> | undefined} */
   let source;
   let snapshot = initial;
-  let told = true;
+  let isScheduled = false;
 
   function changed() {
-    if (!told) return;
-    told = false;
-    queueMicrotask(tell);
+    if (isScheduled) return;
+    isScheduled = true;
+    queueMicrotask(notify);
   }
 
-  function tell() {
-    told = true;
+  function notify() {
+    isScheduled = false;
     if (!source) return;
     const next = source.read();
     if (Object.is(next, snapshot)) return;
     snapshot = next;
     for (const listener of [...listeners]) {
       try {
-        // One may have ended another.
+        // An earlier listener may have ended this one.
         if (listeners.has(listener)) listener.call();
       } catch (error) {
         report(error);

@@ -1,5 +1,5 @@
 /**
- * The store of a connection's status: `gate.status`, in one word.
+ * The store of `gate.status`.
  *
  * @import { Status } from "../connection/connection-state.js"
  * @import { Store } from "./snapshot-store.js"

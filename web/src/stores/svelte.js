@@ -1,8 +1,8 @@
 /**
- * `headgate/svelte`: the gate by context, and the stores of headgate/store with the contract of Svelte's, for `$events`.
+ * `headgate/svelte`: the gate in a context, and the stores of headgate/store with Svelte's contract, for `$events`.
  *
- * `use…` are called while a component is made, as all that reads a context. `readable` makes a store of any other moment one of
- * Svelte's. A server renders the first value: it leaves in the turn in which it subscribes, and so connects to and loads nothing.
+ * Call `use…` while a component is created, because they read a context. At other times, `readable` turns a store into one of Svelte's. A server renders the
+ * first value. It unsubscribes in the turn in which it subscribes, so it connects to nothing and loads nothing.
  *
  * @import { ConnectOptions } from "../connect.js"
  * @import { EventCallback } from "../dispatcher.js"
@@ -22,7 +22,7 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 const KEY = Symbol("headgate");
 
 /**
- * Give a gate to this component and those below: one of the application's, or one connected while this component is mounted.
+ * Provide a gate to this component and those below: the application's, or one that is connected while this component is mounted.
  * @param {Gate | string | undefined} source the gate, or the address
  * @param {ConnectOptions} [options]
  * @returns {Gate}
@@ -51,7 +51,7 @@ export function useGate() {
   return /** @type {Gate} */ (gate);
 }
 
-/** Return a store of the gate's status, in one word. */
+/** Return a store of the gate's status. */
 export function useGateStatus() {
   return readable(statusStore(useGate()));
 }
@@ -90,7 +90,7 @@ export function useLiveCollection(topic, options) {
 }
 
 /**
- * Return a store of the members of a topic, {members, status, error}, with `update`; this user is one while it has a subscriber.
+ * Return a store of the members of a topic, {members, status, error}, with `update`. This user is one while the store has a subscriber.
  * @param {string | null} topic null: none, as with `enabled: false`
  * @param {PresenceOptions & { enabled?: boolean }} [options]
  */
@@ -100,7 +100,7 @@ export function usePresence(topic, options) {
 }
 
 /**
- * Make a store of headgate/store one of Svelte's.
+ * Turn a store of headgate/store into one with Svelte's contract.
  * @template T
  * @param {Store<T>} store
  * @returns {Readable<T>}

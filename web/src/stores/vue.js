@@ -1,9 +1,8 @@
 /**
  * `headgate/vue`: the gate by provide and inject, and composables over the stores of headgate/store.
  *
- * They subscribe when their component is mounted, so a server renders the stores' server snapshots and connects to nothing; outside a
- * component, at once. They end with their scope. A pattern, topic or options may be a ref or a getter: when it changes, so does the
- * subscription.
+ * They subscribe when their component is mounted, so a server renders the stores' server snapshots and connects to nothing. Outside a component they subscribe
+ * at once. They end with their scope. If a pattern, topic or options are a ref or a getter, the subscription changes with them.
  *
  * @import { ConnectOptions } from "../connect.js"
  * @import { EventCallback } from "../dispatcher.js"
@@ -23,7 +22,7 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 /** @type {import("vue").InjectionKey<Gate>} */
 const KEY = Symbol("headgate");
 
-/** A plugin that gives a gate of the application's to all its components: `app.use(gatePlugin, gate)`. */
+/** A plugin that provides the application's gate to all components: `app.use(gatePlugin, gate)`. */
 export const gatePlugin = {
   /** @param {{ provide: (key: any, value: any) => unknown }} app @param {Gate} gate */
   install(app, gate) {
@@ -33,7 +32,7 @@ export const gatePlugin = {
 };
 
 /**
- * Give a gate to this component and those below: one of the application's, or one connected while this component is mounted.
+ * Provide a gate to this component and those below: the application's, or one that is connected while this component is mounted.
  * @param {Gate | string | undefined} source the gate, or the address
  * @param {ConnectOptions} [options]
  * @returns {Gate}
@@ -62,7 +61,7 @@ export function useGate() {
   return gate;
 }
 
-/** Return a ref of the gate's status, in one word. */
+/** Return a ref of the gate's status. */
 export function useGateStatus() {
   const gate = useGate();
   return useStore(() => statusStore(gate)).snapshot;
@@ -127,9 +126,9 @@ export function useLiveCollection(topic, options) {
 }
 
 /**
- * Return refs of the members of a topic, {members, status, error}, and `update`, and be one while this component is mounted.
+ * Return refs of the members of a topic, {members, status, error}, and `update`. This user is one while the component is mounted.
  * @param {Given<string | null>} topic null: not known yet, as with `enabled: false`
- * @param {Given<PresenceOptions & { enabled?: boolean }>} [options] another `meta` goes to the same room
+ * @param {Given<PresenceOptions & { enabled?: boolean }>} [options] a changed `meta` updates the same room
  */
 export function usePresence(topic, options) {
   const gate = useGate();
@@ -137,8 +136,8 @@ export function usePresence(topic, options) {
     const { meta: now } = toValue(options) ?? {};
     return JSON.stringify(now === undefined ? now : checkPayload(now));
   });
-  let said = toValue(options)?.meta;
-  // By its text: an object with the same values is the same room. Before Vue 3.4 a computed would notify without a change.
+  let latestMeta = toValue(options)?.meta;
+  // Compared as text, because an object with the same values is the same room. Before Vue 3.4 a computed notifies without a change.
   const read = () => JSON.stringify([toValue(topic), toValue(options)?.enter, toValue(options)?.enabled]);
   const kind = shallowRef(read());
   const changed = (/** @type {string} */ now) => {
@@ -147,22 +146,22 @@ export function usePresence(topic, options) {
   watch(read, changed, { flush: "sync" });
   const { store, snapshot } = useStore(() => {
     const [wanted, enter, enabled] = JSON.parse(kind.value);
-    return presenceStore(gate, wanted, { enter: enter ?? undefined, enabled: enabled ?? undefined, meta: said });
+    return presenceStore(gate, wanted, { enter: enter ?? undefined, enabled: enabled ?? undefined, meta: latestMeta });
   });
   watch(meta, () => {
-    said = toValue(options)?.meta ?? null;
-    if (toValue(options)?.enter !== false) store.value.update(said);
+    latestMeta = toValue(options)?.meta ?? null;
+    if (toValue(options)?.enter !== false) store.value.update(latestMeta);
   });
   return {
     members: computed(() => snapshot.value.members),
     status: computed(() => snapshot.value.status),
     error: computed(() => snapshot.value.error),
-    update: (/** @type {any} */ said) => store.value.update(said),
+    update: (/** @type {any} */ now) => store.value.update(now),
   };
 }
 
 /**
- * Return a ref of an inbox as it stands: {items, unread, hasMore, status, error}. Its actions are the inbox's own.
+ * Return a ref of the snapshot of an inbox: {items, unread, mutes, hasMore, status, error}. The inbox has the actions.
  * @template T
  * @param {Store<T>} inbox of headgate/inbox
  */
@@ -200,7 +199,7 @@ function useStore(make) {
   return { store, snapshot };
 }
 
-/** Act once the component is mounted, which none is on a server; outside a component, at once. @param {() => void} act */
+/** Act when the component is mounted, which never happens on a server. Outside a component, act at once. @param {() => void} act */
 function begin(act) {
   if (getCurrentInstance()) onMounted(act);
   else act();

@@ -1,22 +1,21 @@
 /**
  * An entry of the outbox: one publish, its states, the steps from each to the next, and which step is due. Pure functions, no I/O.
  *
- * An entry that was sent, and whose answer did not come, may be in the log. To send it again under its id is safe while Redis
- * remembers the id (log.lua: 300 s (less at a high rate), and the newest 65,536 events at any rate). After that it is unknown whether
- * another try would publish it twice, so there is none, and the publisher is notified.
+ * An entry that was sent without an answer may be in the log. Sending it again under its id is safe while Redis remembers the id (log.lua: 300 s (less at a
+ * high rate), and the newest 65,536 events at any rate). After that another try might publish it twice, so there is none, and the publisher is notified.
  *
- * An entry with a receipt is kept for a minute. When the log begins another epoch in that time, it may have lost the event, and then the id
- * with it, as both are written in one step. So the entry is sent once more under its id: the answer is the receipt that it has, or a new one.
+ * An entry with a receipt is kept for a minute. If the log begins another epoch in that time, it may have lost the event, and then also the id, because both are
+ * written in one step. So the entry is sent once more under its id. The answer is the receipt that it has, or a new one.
  *
  * @typedef {"queued" | "sending" | "doubtful" | "resending" | "published" | "kept" | "checking" | "dropped" | "refused" | "expired" | "discarded" | "unknown"} EntryState
  * @typedef {"send" | "resend" | "check" | "confirm" | "keep" | "drop" | "refuse" | "hold" | "doubt" | "expire" | "discard" | "forget"} EntryStep
  *
- * @typedef {object} Entry as it is kept
+ * @typedef {object} Entry as stored
  * @property {number} key the order in the outbox, given by the store
  * @property {EntryState} state
  * @property {string} tab the page that publishes it and is notified
  * @property {string} ticket the name of its promise in that page
- * @property {number} owner counts the users of that page: an entry of an earlier one is not sent
+ * @property {number} owner the number of the user among the users of that page; an entry of an earlier one is not sent
  * @property {string} id
  * @property {string} topic
  * @property {any} data
@@ -24,34 +23,33 @@
  * @property {number} expiresMs wall clock
  * @property {number} [sentMs] wall clock, the first send that may have arrived
  * @property {number} [sentOffset] an offset of the log before that send
- * @property {import("../gate.js").Receipt} [receipt] of a published one
+ * @property {import("../gate.js").Receipt} [receipt] of a published entry
  * @property {number} [receiptMs] wall clock, when that receipt came
- * @property {import("../gate.js").Receipt} [replaces] the receipt that its publisher has, of an event that the log has lost
+ * @property {import("../gate.js").Receipt} [replaces] the publisher's earlier receipt, of an event that the log has lost
  * @property {string | undefined} [knownIn] the last epoch in which the event is known to be in the log
- * @property {{ code: string, parts: Record<string, any>, retry: boolean, message: string }} [error] of one that ended otherwise
+ * @property {{ code: string, parts: Record<string, any>, retry: boolean, message: string }} [error] of an entry that has failed
  *
  * @typedef {object} View
  * @property {number} nowMs wall clock
  * @property {number} owner the present user of this page
  * @property {number} offset an offset that the log has reached
- * @property {string | undefined} [epoch] of the log, as the gateway reported it; none without a connection
+ * @property {string | undefined} [epoch] of the log, as the gateway reported it; undefined without a connection
  * @property {boolean} isReady whether something can be sent now
- * @property {boolean} [isUnwanted] whether the application has given it up
+ * @property {boolean} [isUnwanted] whether the application has discarded it
  */
 
-/** How long, and for how many events, an id counts on being remembered: well below what Redis keeps, as two clocks are compared. */
+/** How long, and for how many events, an id certainly counts. Both are well below what Redis keeps, because two clocks are compared. */
 export const REMEMBERED_MS = 240_000;
 export const REMEMBERED_EVENTS = 32_768;
-/** How long a receipt is kept while the log goes on in its epoch: longer than a lost end reaches back. */
+/** How long a receipt is kept while the log continues in its epoch. It is longer than a lost end reaches back. */
 export const KEPT_MS = 60_000;
 
 /**
- * `send`, `resend`, `check`: the request is made · `confirm`: it has a receipt, and another one than before · `keep`: its publisher has that receipt, and
- * the log has the event · `drop`: its receipt needs no watching any more · `refuse`: it will not be published · `hold`: it was not
- * published, and may be later · `doubt`: no answer came · `expire`: its time is over · `discard`: the application has given it up · `forget`: it may
- * be in the log, and is not sent again.
+ * `send`, `resend`, `check`: a request is sent · `confirm`: a new receipt has come · `keep`: the publisher has the receipt, and the log has the event · `drop`: the
+ * receipt need not be watched any longer · `refuse`: it will not be published · `hold`: it was not published, and may be later · `doubt`: no answer came · `expire`: its
+ * time is over · `discard`: the application has discarded it · `forget`: it may be in the log, and is not sent again.
  *
- * A refusal of a second try does not concern the first.
+ * The refusal of a second try says nothing about the first.
  * @type {Record<EntryState, Partial<Record<EntryStep, EntryState>>>}
  */
 export const ENTRY = {
@@ -82,22 +80,22 @@ export function take(entry, step, more) {
 }
 
 /**
- * Return a sent entry after its receipt: `kept` if its publisher has that one, else `published`.
+ * Return a sent entry after its receipt: `kept` if its publisher has this receipt already, else `published`.
  * @param {Entry} entry @param {import("../gate.js").Receipt} receipt
- * @param {{ sentMs: number, epoch: string | undefined, nowMs: number }} times when it was sent, in which epoch as far as was known, and now
+ * @param {{ sentMs: number, epoch: string | undefined, nowMs: number }} times when it was sent, the epoch that was known then, and the present time
  */
 export function confirm(entry, receipt, { sentMs, epoch, nowMs }) {
   const { receipt: replaces } = entry;
-  // An event that is new in the log has a new id.
+  // A new event in the log has written its id again.
   const known = receipt.duplicate === false ? { knownIn: receipt.epoch, sentMs, sentOffset: receipt.offset - 1 } : { knownIn: epoch };
   if (replaces?.epoch === receipt.epoch && replaces.offset === receipt.offset) return take(entry, "keep", known);
   return take(entry, "confirm", { ...known, receipt, replaces, receiptMs: nowMs });
 }
 
-/** Return whether its fate is known. @param {Entry} entry */
+/** Return whether the fate of an entry is known. @param {Entry} entry */
 export const isSettled = ({ state }) => !["queued", "sending", "doubtful", "resending"].includes(state);
 
-/** Return whether its outcome must be reported to its publisher. @param {Entry} entry */
+/** Return whether an outcome must be reported to the publisher. @param {Entry} entry */
 export const isToTell = ({ state, error }) => state === "published" || error !== undefined;
 
 /** Return whether a request may be under way. @param {Entry} entry */
@@ -142,12 +140,12 @@ function dueOfKept(entry, view) {
   return epoch === undefined || (isYoung && isRemembered(entry, view)) ? undefined : { step: "drop" };
 }
 
-/** Return when an entry that waits has a step due though nothing can be sent. @param {Entry} entry */
+/** Return when a waiting entry has a step due even if nothing can be sent. @param {Entry} entry */
 export function dueMs({ state, expiresMs, sentMs = 0 }) {
   return state === "queued" ? expiresMs : Math.min(expiresMs, sentMs + REMEMBERED_MS);
 }
 
-/** Return whether its id counts. A clock that went backwards proves nothing. @param {Entry} entry @param {Pick<View, "nowMs" | "offset">} view */
+/** Return whether the id certainly counts. It does not if the clock went backwards. @param {Entry} entry @param {Pick<View, "nowMs" | "offset">} view */
 export function isRemembered({ sentMs = 0, sentOffset }, { nowMs, offset }) {
   const ageMs = nowMs - sentMs;
   return ageMs >= 0 && ageMs < REMEMBERED_MS && offset - (sentOffset ?? offset) < REMEMBERED_EVENTS;

@@ -1,4 +1,4 @@
-/** The entry point `headgate/offline`: publishes that wait for a connection. */
+/** The entry point `headgate/offline`: an outbox for publishes that wait for a connection. */
 import { COUNT } from "../language/options.js";
 import { Gate } from "../index.js";
 import { openIndexedDbStore } from "./indexeddb-store.js";
@@ -15,19 +15,19 @@ const OPTIONS = {
 };
 
 /**
- * Make the outbox of a gate. It ends with the gate.
+ * Make an outbox for a gate. It closes with the gate.
  * @param {import("../gate.js").Gate} gate
  * @param {{ storage?: "memory" | "indexeddb", user?: string, maxEvents?: number, maxBytes?: number, maxAgeMs?: number }} [options]
- *   `storage`: `memory` (default) ends with the page, `indexeddb` needs `user`; a page that may not store anything has its outbox in memory, and a line in
- *   the console
- * @throws {TypeError} an option of the wrong type; no user
+ *   `storage`: `memory` (default) ends with the page, `indexeddb` needs `user`; a page that may not store anything keeps its outbox in memory, and the console
+ *   reports that
+ * @throws {TypeError} an option breaks its rule, or `user` is missing
  */
 export function createOutbox(gate, options = {}) {
   const { storage, user, maxEvents, maxBytes, maxAgeMs } = Gate._optionsOf(gate, "createOutbox", OPTIONS, options);
   const bounds = { maxEvents, maxBytes };
   let opened;
   if (storage !== "memory") {
-    // Others must not send these entries.
+    // Pages of other users must not send these entries.
     Gate._check("createOutbox: user of IndexedDB", /./, user);
     opened = openIndexedDbStore(`${gate.address} ${user}`, bounds);
   }

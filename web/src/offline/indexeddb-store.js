@@ -1,10 +1,10 @@
 /**
- * The store of an outbox in IndexedDB: entries outlive the page, and all tabs of the origin share them.
+ * The store of an outbox in IndexedDB. Entries outlive the page, and all tabs of the origin share them.
  *
- * The contract is in memory-store.js. A tab holds a Web Lock for as long as it lives, which is how the others know, and another
- * one while it is alone. Notices go over a BroadcastChannel. Each queue (an address and a user) has its own entries, locks and channel.
+ * The contract is in memory-store.js. A tab holds one Web Lock as long as it lives, by which other tabs know that it does, and another one while it is alone.
+ * Notices go over a BroadcastChannel. Each queue (an address and a user) has its own entries, locks and channel.
  *
- * A page in the back/forward cache does not live. WebKit takes its locks away, and its open transactions would hold up those of all other pages.
+ * A page in the back/forward cache does not count as living. WebKit releases its locks, and its open transactions would block those of all other pages.
  *
  * @import { Entry } from "./entry.js"
  * @import { Bounds, Store } from "./memory-store.js"
@@ -20,29 +20,30 @@ const TOTALS = "totals";
 const QUEUE = "queue";
 
 /**
- * Open the store. What the browser denies a page, it denies here, before anything is kept.
- * @param {string} queue @param {Bounds} bounds @returns {Promise<Store>} rejected with whatever the browser says
+ * Open the store. If the browser denies the page anything that the store needs, this fails before anything is kept.
+ * @param {string} queue @param {Bounds} bounds @returns {Promise<Store>} rejected with the browser's error
  */
 export async function openIndexedDbStore(queue, bounds) {
   const name = `headgate outbox ${queue}`;
   const tabs = `${name} tab `;
-  /** Entries with watched receipts have another name: pages of an older version do not know their states. @param {Entry} entry */
+  /** Return the queue of an entry. Entries with a watched receipt have another one, because pages of an older version do not know their states. @param {Entry} entry */
   const queueOf = (entry) => (isKept(entry) ? `kept ${queue}` : queue);
   const tab = newId();
   /** @type {Promise<IDBDatabase> | undefined} */
   let opened;
   let isClosed = false;
-  /** Counts how often the page has gone into the back/forward cache, and at which count it was last alone. */
+  /** Counts how often the page has entered the back/forward cache. */
   let leaves = 0;
+  /** That count when the page was last alone. */
   let alone = 0;
-  /** Settled while the page is not there. */
+  /** Pending while the page is in the cache. */
   let present = Promise.resolve();
   let comeBack = () => {};
-  /** Transactions under way, and whether the page may leave them. @type {Map<IDBTransaction, boolean>} */
+  /** Transactions under way, each with whether it was aborted because the page has left. @type {Map<IDBTransaction, boolean>} */
   const running = new Map();
   const watching = new AbortController();
 
-  /** Return the database. It is opened again when the browser has closed it (the user has cleared the site's data), or could not open it. */
+  /** Return the database. It is opened again after the browser has closed it (the user has cleared the site's data), or could not open it. */
   function database() {
     if (isClosed) return Promise.reject(new HeadgateError("closed"));
     if (opened) return opened;
@@ -60,8 +61,8 @@ export async function openIndexedDbStore(queue, bounds) {
   /**
    * Run one transaction, and return its result.
    * @template T @param {IDBTransactionMode} mode
-   * @param {IDBTransactionDurability} durability `strict`: when the promise is resolved, it survives a power failure too
-   * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<T>} act called again if the page has left in the middle
+   * @param {IDBTransactionDurability} durability `strict`: once the promise is resolved, the change survives a power failure
+   * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<T>} act called again if the page has left in between
    * @returns {Promise<T>}
    */
   async function run(mode, durability, act) {
@@ -89,10 +90,10 @@ export async function openIndexedDbStore(queue, bounds) {
     }
   }
 
-  /** Replace an entry if it is still there; without `next`, remove it. @param {IDBTransactionDurability} durability @param {Entry} entry @param {Entry} [next] */
+  /** Replace an entry that still exists, or remove it without `next`. @param {IDBTransactionDurability} durability @param {Entry} entry @param {Entry} [next] */
   const replace = (durability, { key }, next) =>
     run("readwrite", durability, async (rows, sums) => {
-      // Others have changed it since.
+      // Other pages may have changed it since this page left.
       if (alone !== leaves) throw LEFT;
       const row = await result(rows.get(key));
       if (!row) return;
@@ -105,16 +106,16 @@ export async function openIndexedDbStore(queue, bounds) {
     return new Set(held.flatMap(({ name: lock = "" }) => (lock.startsWith(tabs) ? [lock.slice(tabs.length)] : [])));
   }
 
-  /** Take the lock of a tab that lives, and return the way to give it up. @returns {Promise<() => void>} */
+  /** Take the lock of a living tab, and return the function that releases it. @returns {Promise<() => void>} */
   const live = () =>
     new Promise((resolve, reject) => {
       navigator.locks.request(tabs + tab, () => new Promise((end) => resolve(() => end(undefined)))).catch(reject);
     });
 
   await database();
-  // Firefox grants a frame of another site locks, and does not list them.
+  // In a frame of another site, Firefox grants locks but does not list them.
   await living();
-  /** Give up the lock of a tab that lives. */
+  /** Release the lock of a living tab. */
   let die = await live();
   const channel = new BroadcastChannel(name);
   /** @param {string} event @param {() => void} act */
@@ -130,7 +131,7 @@ export async function openIndexedDbStore(queue, bounds) {
         transaction.abort();
         running.set(transaction, true);
       } catch {
-        // It has everything, and ends without the page.
+        // The transaction is complete, and ends without the page.
       }
     }
   });
@@ -154,7 +155,7 @@ export async function openIndexedDbStore(queue, bounds) {
 
     entries: () => run("readonly", "default", async (rows) => (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.index(QUEUE).getAll(each))))).flat()),
 
-    // The state of an entry about to be sent must survive; losing any other step only leaves a doubt.
+    // The state of an entry that is about to be sent must survive. If any other step is lost, the fate of the entry is only in doubt.
     put: (entry) => replace(isUnderWay(entry) ? "strict" : "relaxed", entry, entry),
 
     remove: (entry) => replace("relaxed", entry),
@@ -170,7 +171,7 @@ export async function openIndexedDbStore(queue, bounds) {
       try {
         return await navigator.locks.request(name, begin);
       } catch (error) {
-        // Its last step ends before another turn begins.
+        // The last step of `act` ends before another turn begins.
         await acts.catch(() => {});
         throw before === leaves ? error : LEFT;
       }
@@ -194,7 +195,7 @@ export async function openIndexedDbStore(queue, bounds) {
   };
 }
 
-/** @param {() => void} gone it can no longer be used @returns {Promise<IDBDatabase>} */
+/** @param {() => void} gone called when the database can no longer be used @returns {Promise<IDBDatabase>} */
 async function openDatabase(gone) {
   const request = indexedDB.open(DATABASE, 1);
   request.onupgradeneeded = () => {

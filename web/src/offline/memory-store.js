@@ -1,9 +1,9 @@
 /**
- * The store of an outbox, and the one in memory: entries are gone with the page.
+ * The contract of an outbox's store, and the store in memory, whose entries end with the page.
  *
- * Promises of each store: entries come in the order of `add`, but those kept for their receipts alone may come first. These leave their room to
- * others: the outbox removes them beyond the same bounds. A change is kept, whatever becomes of the page, when its promise is
- * resolved. No two pages run `alone` at the same time. A page that has ended is not among the `living`.
+ * Each store promises: entries come in the order of `add`, but those that are kept only for their receipts may come first. These do not count towards the bounds;
+ * the outbox removes them beyond the same bounds. Once the promise of a change is resolved, the change survives the page if entries do. No two pages run `alone` at
+ * the same time. A page that has ended is not among the `living`.
  *
  * @import { Entry } from "./entry.js"
  *
@@ -13,12 +13,12 @@
  * @property {boolean} outlives whether entries outlive the page
  * @property {(entry: Omit<Entry, "key">) => Promise<void>} add rejected with `limit_reached`, or an error of the storage
  * @property {() => Promise<Entry[]>} entries in order
- * @property {(entry: Entry) => Promise<void>} put change one, if it is there
+ * @property {(entry: Entry) => Promise<void>} put change one, if it exists
  * @property {(entry: Entry) => Promise<void>} remove
  * @property {(act: () => Promise<number>) => Promise<number>} alone
  * @property {() => Promise<Set<string>>} living
  * @property {(notice: "added" | "settled") => void} notify notify the other pages
- * @property {(hear: () => void) => void} listen to the others' notices
+ * @property {(hear: () => void) => void} listen listen to their notices
  * @property {() => void} close
  *
  * @typedef {{ maxEvents: number, maxBytes: number }} Bounds
@@ -26,7 +26,7 @@
 import { HeadgateError } from "../index.js";
 import { isKept } from "./entry.js";
 
-/** The fault of an act or a change that the page has left in the middle: others have gone on, and it begins anew. */
+/** The error of an act or a change during which the page has left. Other pages have continued, so it begins again. */
 export const LEFT = Error("the page was left");
 
 /** @param {Bounds} bounds @returns {Store} */
@@ -80,7 +80,7 @@ export function checkRoom({ maxEvents, maxBytes }, held, bytes) {
 }
 
 /**
- * Return what waits when an entry has given its place to another; none: it is removed.
+ * Return what waits after an entry was replaced by another one, or removed.
  * @param {{ events: number, bytes: number }} held @param {Entry} row @param {Entry} [next]
  */
 export function heldAfter({ events, bytes }, row, next) {

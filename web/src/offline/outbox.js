@@ -1,18 +1,18 @@
 /**
  * The outbox: publishes of a page, kept while there is no connection, and sent one after the other.
  *
- * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, each entry's outcome reported to the page that
- * has published it, or, when that has ended, to the page that sends.
+ * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, and a report of each entry's outcome to the page that published
+ * it, or, if that page has ended, to the page that sends.
  *
- * Promises: entries of one queue are sent in order, one at a time, and by one page at a time. One that is refused does not hold up
- * the others; one that must wait does. An entry reported as published is in the log once. Any other fate is reported too, and such
- * an entry is not in the log; `outcome_unknown` alone may be, once. Each step is kept before it counts: an entry is kept as sent before it is sent.
- * An event that the log has lost with its end is sent again, after those sent since, if its receipt was younger than a minute.
+ * It promises: entries of one queue are sent in order, one at a time, and by one page at a time. A refused entry does not delay the others, but one that must wait
+ * does. An entry that is reported as published is in the log once. Any other fate is reported too, and such an entry is not in the log, except that one with
+ * `outcome_unknown` may be, once. Each step is stored before it counts, so an entry is stored as sent before it is sent. If the log has lost an event with its end,
+ * and its receipt was younger than a minute, it is sent again, after those sent since.
  *
  * @import { Entry, EntryStep } from "./entry.js"
  * @import { Store } from "./memory-store.js"
  *
- * @typedef {object} OutboxGate a gate, as far as an outbox uses one
+ * @typedef {object} OutboxGate the part of a gate that an outbox uses
  * @property {{ user: string | null, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
  * @property {string} status
  * @property {boolean} isUp
@@ -25,9 +25,9 @@
  *
  * @typedef {object} Clock
  * @property {() => number} nowMs wall clock
- * @property {(act: () => void, delayMs: number) => () => void} after returns the way to give it up
+ * @property {(act: () => void, delayMs: number) => () => void} after returns the function that cancels it
  *
- * @typedef {{ id: string, topic: string, data: any, restored: boolean }} Notice `restored`: a page that has ended has published it
+ * @typedef {{ id: string, topic: string, data: any, restored: boolean }} Notice `restored`: whether another page has published it
  */
 import { delayAfterMs } from "../base/backoff.js";
 import { Machine } from "../base/machine.js";
@@ -38,18 +38,18 @@ import { checkPayload, checkTopic, HeadgateError } from "../index.js";
 import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTell, isUnderWay, surplusOf, take } from "./entry.js";
 import { LEFT } from "./memory-store.js";
 
-/** The longest time between two looks: whatever should have woken the outbox may not have come. */
-const LOOK_MS = 5000;
+/** The longest time between two passes, because the notice that should have started one may be lost. */
+const PASS_MS = 5000;
 /** Time before a deferred publish is tried again, unless the gateway names one. */
 const RETRY_MS = 2000;
 const DAY_MS = 86_400_000;
 /** How long a publish may wait. @type {[rule: import("../language/options.js").Rule, fallback?: number]} */
 export const MAX_AGE_MS = [[1, 366 * DAY_MS], DAY_MS];
-/** Refusals that do not concern the event itself: it was not published, and may be later. */
+/** Refusals that do not concern the event itself. It was not published, and may be later. */
 const PASSING = ["limit_reached", "unauthorized", "closed"];
 
 /**
- * A pass visits each entry once. `wake` during a pass requests another one after it.
+ * A pass visits each entry once. A `wake` during a pass (`behind`) requests another one after it.
  * @type {Record<"resting" | "passing" | "behind" | "closed", Partial<Record<"wake" | "end" | "close", "resting" | "passing" | "behind" | "closed">>>}
  */
 export const PASSES = {
@@ -71,30 +71,30 @@ export const CLOCK = {
 /**
  * @param {OutboxGate} gate
  * @param {Store} store
- * @param {{ user?: string | undefined, maxAgeMs: number, opened?: Promise<Store> | undefined }} options `user`: nothing is sent as another one; `opened`: takes the
- *   place of the store, if it can be opened
+ * @param {{ user?: string | undefined, maxAgeMs: number, opened?: Promise<Store> | undefined }} options `user`: nothing is sent as another user; `opened` replaces the
+ *   store, if it can be opened
  * @param {Clock} [clock]
  */
 export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK) {
   const life = new Machine(PASSES, "resting");
-  /** Promises of this page, by ticket. `isKept`: the store has confirmed it.
+  /** Promises of this page, by ticket. `isKept`: the store has confirmed the entry.
    * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
   const waiting = new Map();
-  /** Tickets of reported entries still in the store. @type {Set<string>} */
-  const told = new Set();
+  /** Tickets of reported entries that are still in the store. @type {Set<string>} */
+  const reported = new Set();
   /** Entries to give up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
   const unwanted = new Map();
   let tickets = 0;
-  /** Counts the users of a page without the option. */
+  /** Counts the users of this page, if the option `user` is missing. */
   let owner = 0;
   /** @type {string | null | undefined} */
   let present = user;
-  /** Facts from the gateway of this connection. */
+  /** The position in the latest welcome. */
   let head = { epoch: "", offset: 0 };
   let isHeld = false;
   let cancelHold = () => {};
-  let cancelLook = () => {};
-  /** The storage has failed, and this was reported. */
+  let cancelPass = () => {};
+  /** Whether the storage has failed, and this was reported. */
   let isReported = false;
 
   const isUp = () => gate.isUp && gate.state.user === present;
@@ -102,7 +102,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   function view(/** @type {boolean} */ isFree) {
     const nowMs = clock.nowMs();
     const { position, epoch, offset } = gate.state;
-    // The welcome knows more than a position in a log that has lost its end, and nothing of an epoch that has begun since.
+    // If the log has lost its end, the position is that of the welcome. The welcome does not count in an epoch that has begun since.
     const at = position === "announced" ? head : { epoch, offset: Math.max(offset ?? 0, epoch === head.epoch ? head.offset : 0) };
     return { nowMs, owner, offset: at.offset, epoch: (isUp() && at.epoch) || undefined, isReady: isFree && isUp() && !isHeld };
   }
@@ -126,32 +126,32 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     const rests = life.is("resting");
     life.take("wake");
     if (!rests || life.is("closed")) return;
-    let nextMs = LOOK_MS;
+    let nextMs = PASS_MS;
     do {
       try {
         await ready;
         nextMs = await store.alone(pass);
         isReported = false;
       } catch (error) {
-        // The storage: what it has kept is tried again, every few seconds.
+        // The storage has failed. The next pass tries again.
         if (!life.is("closed") && !isReported && error !== LEFT) report(error);
         isReported = error !== LEFT;
       }
       life.take("end");
     } while (life.is("passing"));
-    cancelLook();
-    cancelLook = () => {};
-    if (life.is("resting") && nextMs < Infinity) cancelLook = clock.after(wake, Math.max(0, Math.min(nextMs, LOOK_MS)));
+    cancelPass();
+    cancelPass = () => {};
+    if (life.is("resting") && nextMs < Infinity) cancelPass = clock.after(wake, Math.max(0, Math.min(nextMs, PASS_MS)));
   }
 
-  /** Take every due step. Return the time to the next one; Infinity when nothing is left. */
+  /** Take every due step. Return the time until the next one; Infinity: nothing is left. */
   async function pass() {
     let isFree = true;
     let nextMs = Infinity;
     const gone = new Set(unwanted.keys());
     const lost = new Set([...waiting].flatMap(([ticket, { isKept }]) => (isKept ? [ticket] : [])));
     const entries = await store.entries();
-    // In this order: a page that has added an entry lives, or has ended.
+    // After the entries, because a page that has added one lives, or has ended.
     const living = await store.living();
     for (const entry of entries) {
       const { key, tab, ticket } = entry;
@@ -159,35 +159,35 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
       if (tab !== store.tab) continue;
       lost.delete(ticket);
       if (!isKept(entry)) continue;
-      // Another page has reported it, while this one was in the back/forward cache.
+      // Another page has reported it while this one was in the back/forward cache.
       waiting.get(ticket)?.resolve(entry.receipt);
       waiting.delete(ticket);
     }
-    // They ended before this page was alone.
+    // Other pages have ended these before this one was alone.
     for (const key of gone) givenUp(key);
     for (const ticket of lost) tellLost(ticket);
     const surplus = surplusOf(entries, store.bounds);
     for (let entry of entries) {
       const isOurs = entry.tab === store.tab || !living.has(entry.tab);
-      // Only one page sends at a time, so the page that began this has ended.
+      // Only one page sends at a time, so the page that began this request has ended.
       if (isUnderWay(entry)) entry = await keep(take(entry, "doubt"));
       for (;;) {
         if (life.is("closed")) return Infinity;
         const next = due(own(entry), { ...view(isFree), isUnwanted: unwanted.has(entry.key) || surplus.has(entry.key) });
         if (!next) break;
         entry = await advance(entry, next);
-        // Its answer was not waited for: what is kept stays as it is.
+        // The outbox was closed before the answer. What is stored stays unchanged.
         if (life.is("closed")) return Infinity;
-        // Stored before it is reported, or a later page could report another outcome. A receipt can be had again.
+        // An error is stored before it is reported, or a later page could report another outcome. A receipt comes again by the same id.
         const isOthers = isToTell(entry) && !isOurs;
         if (entry.error || isOthers) await store.put(entry);
         if (isOthers) store.notify("settled");
       }
-      // In order, so later entries wait too.
+      // The order is kept, so later entries wait too.
       if (!isSettled(entry) || isDoubted(entry, view(isFree))) isFree = false;
       if (!isSettled(entry)) nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
-      // Its receipt is watched; or its page has to report it, and may end before.
-      else if (entry.state !== "dropped" && !(isKept(entry) && !isUp())) nextMs = Math.min(nextMs, LOOK_MS);
+      // Its receipt is watched, or its page must report it and may end before that.
+      else if (entry.state !== "dropped" && !(isKept(entry) && !isUp())) nextMs = Math.min(nextMs, PASS_MS);
       const isGone = isOurs && isToTell(entry) ? await tell(entry) : entry.error || entry.state === "dropped";
       if (isGone) givenUp(entry.key);
     }
@@ -204,13 +204,13 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     return unwanted.get(key)?.ended;
   }
 
-  /** An entry to give up has ended. @param {number} key */
+  /** An entry that was to be given up has ended. @param {number} key */
   function givenUp(key) {
     unwanted.get(key)?.resolve();
     unwanted.delete(key);
   }
 
-  /** The users of another page are not counted here. @param {Entry} entry @returns {Entry} */
+  /** Entries of other pages count as the present user's, because their `owner` is counted there. @param {Entry} entry @returns {Entry} */
   const own = (entry) => (store.outlives ? { ...entry, owner } : entry);
 
   /** @param {Entry} entry @param {{ step: EntryStep, why?: string }} next */
@@ -228,10 +228,10 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   /** @param {Entry} entry @param {"send" | "resend" | "check"} step */
   async function send(entry, step) {
     const { nowMs, offset, epoch } = view(true);
-    // In a log that has lost its end, this may be the first one to arrive.
+    // In a log that has lost its end, the event may be new.
     const first = step === "send" ? { sentMs: nowMs, sentOffset: offset } : { sentOffset: Math.min(entry.sentOffset ?? offset, offset) };
     const sent = await keep(take(entry, step, first));
-    // Much can happen while it is written.
+    // The connection may have changed while the entry was written.
     if (life.is("closed") || !isUp() || !isRemembered(sent, view(true))) return keep(take(sent, "hold"));
     try {
       const { id, topic, data } = sent;
@@ -240,13 +240,13 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     } catch (fault) {
       const error = fault instanceof HeadgateError ? fault : new HeadgateError("refused", { reason: String(fault) }, false, undefined, fault);
       const isPassing = PASSING.includes(error.code) && (error.retry || error.code !== "limit_reached");
-      // What an earlier try came to is unknown in any case.
+      // The outcome of an earlier try stays unknown.
       if (!isPassing && !error.retry && error.code !== "outcome_unknown") return take(sent, "refuse", { error: plain(step === "send" ? error : unknownFor(sent, error.code)) });
       return pause(await keep(take(sent, isPassing ? "hold" : "doubt")), delayAfterMs(error.parts.retryAfterS, RETRY_MS));
     }
   }
 
-  /** Send nothing for a time. By a timer, because the user may set the clock. @param {Entry} entry @param {number} ms */
+  /** Send nothing for some time, by a timer, because the user may set the clock. @param {Entry} entry @param {number} ms */
   function pause(entry, ms) {
     cancelHold();
     isHeld = !life.is("closed");
@@ -265,12 +265,12 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     return entry;
   }
 
-  /** Tell the fate of an entry, once, and forget it, or keep its receipt. Return whether it is forgotten. @param {Entry} entry */
+  /** Report the fate of an entry once, and remove it, or keep its receipt. Return whether it was removed. @param {Entry} entry */
   async function tell(entry) {
     const { id, topic, data, receipt, replaces, error, ticket, tab } = entry;
     const name = `${tab} ${ticket}`;
-    if (!told.has(name)) {
-      told.add(name);
+    if (!reported.has(name)) {
+      reported.add(name);
       const isOurs = tab === store.tab;
       const promise = isOurs ? waiting.get(ticket) : undefined;
       if (isOurs) waiting.delete(ticket);
@@ -287,11 +287,11 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     }
     const isGone = Boolean(error) || unwanted.has(entry.key);
     await (isGone ? store.remove(entry) : store.put(take(entry, "keep")));
-    told.delete(name);
+    reported.delete(name);
     return isGone;
   }
 
-  /** The storage no longer has a publish of this page: the user has cleared it. Another page may have sent it. @param {string} ticket */
+  /** The storage no longer has a publish of this page, because the user has cleared it. Another page may have sent it. @param {string} ticket */
   function tellLost(ticket) {
     const publish = waiting.get(ticket);
     if (!publish) return;
@@ -302,7 +302,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     gate.trigger("publish:refused", { id, topic, data, restored: false, error });
   }
 
-  /** Tell what another tab has sent for this one. It may be alone for long. */
+  /** Report what another tab has sent for this one, without waiting for a pass, because the other tab may be alone for long. */
   async function tellOurs() {
     for (const entry of await store.entries()) if (isToTell(entry) && entry.tab === store.tab) await tell(entry);
   }
@@ -310,7 +310,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   function close() {
     if (life.is("closed")) return;
     life.take("close");
-    cancelLook();
+    cancelPass();
     cancelHold();
     gate.off("connection:up", connected);
     gate.off("delivery:gap", wake);
@@ -318,7 +318,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     void abandon();
   }
 
-  /** Notify the publishers of this page that no further report will come. */
+  /** Reject the promises of this page, because no further report follows. */
   async function abandon() {
     const sent = store.outlives ? [] : (await store.entries()).filter(({ state }) => state !== "queued");
     for (const { ticket, ...entry } of sent) {
@@ -331,7 +331,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     store.close();
   }
 
-  // They end by `close` alone (dispatcher.js).
+  // Only `close` ends these handlers (dispatcher.js).
   const part = { _isPart: true };
   gate.on("connection:up", connected, part);
   gate.on("delivery:gap", wake, part);
@@ -357,8 +357,8 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
      * @param {string} topic
      * @param {unknown} data JSON
      * @param {{ id?: string, maxAgeMs?: number }} [options]
-     * @returns {Promise<import("../gate.js").Receipt>} resolved when it is in the log; rejected with TypeError for a wrong option, or with HeadgateError: at
-     *   once for a name, a payload or a full outbox, and else with what became of it
+     * @returns {Promise<import("../gate.js").Receipt>} resolved when it is in the log; rejected with TypeError for a wrong option, or with HeadgateError: at once for an
+     *   invalid name or payload, a full outbox or a failed storage, and later with its fate
      */
     async publish(topic, data, options = {}) {
       const { id = newId(), maxAgeMs: lifeMs } = gate._checkOptions("outbox.publish", { id: ["string"], maxAgeMs: [MAX_AGE_MS[0], maxAgeMs] }, options);
@@ -370,7 +370,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
       const { size: bytes } = new Blob([JSON.stringify(plainData)]);
       /** @type {Promise<import("../gate.js").Receipt>} */
       const fate = new Promise((resolve, reject) => waiting.set(ticket, { resolve, reject, isKept: false, id, topic, data: plainData }));
-      // It may be rejected while it is being kept.
+      // It may be rejected while it is being stored.
       fate.catch(() => {});
       try {
         await ready;
@@ -389,7 +389,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
       return fate;
     },
 
-    /** Return what is kept and not settled, oldest first. @returns {Promise<Notice[]>} */
+    /** Return the publishes without an outcome, oldest first. @returns {Promise<Notice[]>} */
     async pending() {
       await ready;
       const entries = (await store.entries()).filter((entry) => !isSettled(entry));
@@ -397,10 +397,10 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     },
 
     /**
-     * Give up what waits now, of all pages that share the outbox: everything, or the publishes with these ids. Each publisher is notified: `discarded`,
-     * or `outcome_unknown` of one that was sent and has no answer. Receipts are watched no longer. Resolved when nothing of it is kept any more.
+     * Discard everything that waits now, in all pages that share the outbox, or the publishes with these ids. Each publisher gets `discarded`, or `outcome_unknown` for
+     * an entry that was sent without an answer. Receipts are no longer watched. Resolved when nothing of these is stored.
      * @param {string[]} [ids]
-     * @returns {Promise<void>} rejected with HeadgateError `closed`: the outbox was closed before
+     * @returns {Promise<void>} rejected with HeadgateError `closed` if the outbox was closed before
      */
     async discard(ids) {
       gate._checkOptions("outbox.discard", { ids: [TEXTS] }, { ids: ids ?? undefined });
@@ -412,7 +412,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
       await Promise.all(ends);
     },
 
-    /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
+    /** Stop sending. The next page sends what is in IndexedDB. */
     close,
   };
 }
@@ -422,7 +422,7 @@ function unknownFor({ id, topic }, reason) {
   return new HeadgateError("outcome_unknown", { id, topic, reason });
 }
 
-/** As it is kept. @param {HeadgateError} error */
+/** Return an error as stored. @param {HeadgateError} error */
 function plain({ code, parts, retry, message }) {
   return { code, parts, retry, message };
 }

@@ -1,9 +1,8 @@
 /**
- * `connect` of `headgate/tabs`: one connection for all tabs of an origin and user. It is that of `headgate`, and the gate that it returns is the
- * same one, over another transport.
+ * `connect` of `headgate/tabs`: one connection for all tabs of an origin and user. It returns the same gate as `connect` of `headgate`, over another transport.
  *
- * Tabs share if they are of one version of this package's protocol between tabs, one address, path and `auth`, one `user`, and if their tokens
- * say the same of the user and the grants. No part of a token but these claims is in the group's name, which other pages of the origin can read.
+ * Tabs share if they have the same version of the protocol between tabs, the same address, path, `auth` and `user`, and tokens with the same user and grants.
+ * Other pages of the origin can read the group's name, so it has no other part of a token than these claims.
  *
  * @import { TransportOwner, Transport } from "../transport/transport.js"
  * @import { ConnectOptions } from "../connect.js"
@@ -22,13 +21,13 @@ import { newId } from "../base/new-id.js";
 import { createLane } from "./lane.js";
 import { VERSION } from "./messages.js";
 
-/** Claims that differ from token to token of one user with the same rights. */
+/** Claims that differ between tokens of one user with the same rights. */
 const OF_ONE_TOKEN = ["exp", "iat", "nbf", "jti"];
 
 /**
- * Connect to a gateway, over the connection that all tabs of this user share.
- * @param {string} [url] as `connect` of `headgate`
- * @param {TabsOptions} [options] and `user`: identifies the user if tokens are not JWTs
+ * Connect to a gateway over the connection that all tabs of this user share.
+ * @param {string} [url] as for `connect` of `headgate`
+ * @param {TabsOptions} [options] with `user`, which identifies the user if tokens are not JWTs
  * @returns {Gate & { readonly tabs: Tabs }} triggers `tabs:change` {role}
  */
 export function connect(url, options) {
@@ -36,8 +35,8 @@ export function connect(url, options) {
 }
 
 /**
- * The same, in a given browser.
- * @param {Platform | undefined} platform undefined: it cannot share
+ * The same, with a given platform.
+ * @param {Platform | undefined} platform undefined: the browser cannot share
  * @param {string} [url] @param {TabsOptions} [given]
  * @returns {Gate & { readonly tabs: Tabs }}
  */
@@ -58,11 +57,11 @@ export function connectOn(platform, url, given = {}) {
     const lane = createLane(owner, createPlain, {
       enter(auth) {
         const users = userOf(auth.token, user);
-        const found = users && JSON.stringify(["headgate", VERSION, address, options.path, options.auth, ...users]);
-        if (found !== name) {
+        const groupName = users && JSON.stringify(["headgate", VERSION, address, options.path, options.auth, ...users]);
+        if (groupName !== name) {
           leave();
-          name = found;
-          group = found === undefined ? undefined : createGroup(found, { ...lane, createPlain, changed }, /** @type {Platform} */ (platform));
+          name = groupName;
+          group = groupName === undefined ? undefined : createGroup(groupName, { ...lane, createPlain, changed }, /** @type {Platform} */ (platform));
         }
         return Boolean(group?.enter());
       },
@@ -89,7 +88,7 @@ export function connectOn(platform, url, given = {}) {
   }
 
   if (!platform) console.info("headgate: this page has no Web Locks or no BroadcastChannel: each tab has its own connection");
-  // What is no object is refused there.
+  // `connect` refuses options that are not an object.
   const shared = Object(given) === given ? { ...options, share: platform && share } : given;
   const gate = connectAlone(url, shared);
   /** @type {Tabs} */
@@ -101,7 +100,7 @@ export function connectOn(platform, url, given = {}) {
       Gate._check("claim: event", "object", event);
       const { id, topic, time } = event;
       if (!id) checkTopic(topic);
-      // It would open what nothing closes.
+      // Nothing would close the claims of a closed gate.
       if (gate.status === "closed") return false;
       if (!platform) return true;
       claims ??= createEventClaims(`${name ?? "headgate"}/claims`, platform);
@@ -111,7 +110,7 @@ export function connectOn(platform, url, given = {}) {
   return Object.assign(gate, { tabs });
 }
 
-/** Return what the browser has for this; undefined: not all of it. @returns {Platform | undefined} */
+/** Return the platform; undefined: the browser cannot share. @returns {Platform | undefined} */
 function platformOf() {
   const { BroadcastChannel } = globalThis;
   const locks = locksOf(BroadcastChannel);
@@ -127,7 +126,7 @@ function platformOf() {
   };
 }
 
-/** Return the Web Locks, if there are both they and channels: a page without an origin of its own may not even ask. @param {typeof BroadcastChannel} Channel */
+/** Return the Web Locks, if there are channels too. A page with an opaque origin gets an exception for either. @param {typeof BroadcastChannel} Channel */
 function locksOf(Channel) {
   try {
     new Channel("headgate").close();
@@ -136,13 +135,13 @@ function locksOf(Channel) {
 }
 
 /**
- * Return what identifies a user and its rights; undefined without it, and then the tab must not share.
+ * Return what identifies a user and its rights; undefined: unknown, so the tab must not share.
  * @param {string | null | undefined} token @param {string | undefined} user
  */
 function userOf(token, user) {
   if (!token) return [user];
   try {
-    // Letters beyond ASCII stay as they are encoded: they are only compared.
+    // Letters beyond ASCII stay encoded, because the claims are only compared.
     const lasting = Object.entries(claimsOf(token)).filter(([claim]) => !OF_ONE_TOKEN.includes(claim));
     return [user, lasting.sort(([one], [other]) => (one < other ? -1 : 1))];
   } catch {

@@ -1,18 +1,18 @@
 /**
- * Event claims: lets one tab of an origin act on an event that all of them get, such as to show a toast.
+ * Event claims: decides which tab of an origin acts on an event that all of them get, such as to show a toast.
  *
- * In: a key. Out: whether this tab is the one. A visible tab goes first; hidden ones wait a moment, so that they only get what no
- * visible tab has claimed. The first gets the key's lock, which it holds until it has claimed HELD others, and notifies the rest, which
- * remember it after the tab is closed.
+ * In: a key. Out: whether this tab acts. Hidden tabs wait a moment, so that a visible tab comes first. The first tab gets the lock of the key and holds it until
+ * it has claimed HELD others. It notifies the other tabs, which remember the key after this tab is closed.
  *
- * A key is claimed at most once among tabs that are awake. One that comes out of the back/forward cache has not heard the claims
- * of tabs that have closed since.
+ * A key is claimed at most once among tabs that are awake. A tab that returns from the back/forward cache does not know the claims of tabs that have closed in
+ * the meantime.
  *
  * @import { Platform } from "./group.js"
  */
 
-/** Claims that a tab holds, and that each remembers. */
+/** The most locks that a tab holds. */
 const HELD = 256;
+/** The most keys that a tab remembers. */
 const REMEMBERED = 1024;
 /** How long a hidden tab waits for a visible one. */
 const HIDDEN_MS = 500;
@@ -33,7 +33,7 @@ export function createEventClaims(name, { locks, BroadcastChannel: Channel }) {
   }
 
   return {
-    /** @param {string} key @returns {Promise<boolean>} whether this tab is the one */
+    /** @param {string} key @returns {Promise<boolean>} whether this tab acts */
     async claim(key) {
       if (globalThis.document?.hidden) await new Promise((resolve) => setTimeout(resolve, HIDDEN_MS));
       if (known.has(key)) return false;

@@ -1,16 +1,15 @@
 /**
- * The group: the tabs of one origin that may share a connection, as one of them sees it; and the leader among them, which has the connection.
+ * The group: the tabs of one origin that may share a connection, as one of them sees it, and the leader among them, which has the connection.
  *
- * In: `enter`, `join`, `resign`, `leave` from the lane of this tab; messages of other tabs; what the browser reports of locks and of the page's
- * life. Out: `led` and `orphaned` of the lane; in the leading tab, the hub and its connection.
+ * In: `enter`, `join`, `resign`, `leave` from the lane of this tab; messages of other tabs; the browser's events for locks and for the page's lifecycle. Out:
+ * `led` and `orphaned` of the lane; in the leading tab, the hub and its connection.
  *
- * The browser grants the group's lock to one tab, and to the next at once when that one is closed, crashes or goes elsewhere. A leader that
- * holds the lock and does not answer (it hangs, or stands in a debugger) is noticed by a `ping` without a `pong`, and loses the lock. A page
- * that is about to be frozen, or to go into the back/forward cache, gives up by itself.
+ * The browser grants the group's lock to one tab, and to the next one at once when that tab is closed, crashes or navigates away. A leader that has the lock and
+ * does not answer, because it hangs or is stopped in a debugger, is detected by a `ping` without a `pong`, and loses the lock. A page that is about to be frozen,
+ * or to enter the back/forward cache, gives it up by itself.
  *
- * Nothing depends on there being one leader: each lane is carried by one hub at a time, and goes on from its own position. Two leaders
- * cost two connections for a moment. A leader has a term, above any that it has heard of, so that all tabs agree on the newest, and an
- * older one that wakes up steps down.
+ * Nothing depends on there being only one leader. One hub at a time carries each lane, which continues from its own position. Two leaders cost two connections for
+ * a moment. A leader has a term above every term that it knows, so all tabs agree on the newest leader, and an older one that wakes up steps down.
  *
  * @import { Transport, TransportOwner } from "../transport/transport.js"
  * @import { Link } from "./lane.js"
@@ -21,14 +20,14 @@
  * @property {LockManager} locks
  * @property {typeof BroadcastChannel} BroadcastChannel
  * @property {() => string} newId
- * @property {number} [window] messages that a tab may have and not have acknowledged
- * @property {(event: string, act: () => void, watching: AbortController) => void} watch the page's life: pagehide, pageshow, freeze, resume
+ * @property {number} [window] the most unacknowledged messages of a tab
+ * @property {(event: string, act: () => void, watching: AbortController) => void} watch the page's lifecycle: pagehide, pageshow, freeze, resume
  *
  * @typedef {object} GroupOwner
  * @property {() => void} led there is a leader, or another one
  * @property {() => void} orphaned the leader is gone
  * @property {() => void} alone no tab will lead
- * @property {() => any} auth CONNECT's auth object, with a token that the gateway should take
+ * @property {() => any} auth CONNECT's auth object, with the latest accepted token
  * @property {(owner: TransportOwner) => Transport} createPlain
  * @property {(role: "leading" | "following" | "alone") => void} changed
  */
@@ -38,17 +37,17 @@ import { Hub } from "./hub.js";
 import { BYE, JOIN, LEAD, LEAVE, PING, PONG, REQUEST, TOOK, WHO } from "./messages.js";
 
 /**
- * A visible tab asks its leader for a sign of life this often, and takes it for dead after so many without an answer: 0.6 to 0.9 s. A leader
- * whose page is only busy for so long loses no event by it, and costs a connection. Hidden tabs have a timer a second.
+ * A visible tab pings its leader this often, and replaces it after so many misses, which takes 0.6 to 0.9 s. If the leader is only busy, that costs a connection,
+ * but no event. Browsers limit the timers of hidden tabs to one a second.
  */
 const PING_MS = 300;
 const HIDDEN_PING_MS = 1000;
 const MISSES = 2;
-/** How long a new leader waits for the present tabs to name their positions: a later one may have to catch up alone. */
+/** How long a new leader waits for the positions of the present tabs. A tab that comes later may have to catch up alone. */
 const GATHER_MS = 300;
 
 /**
- * `out`: not begun, or the page is frozen · `seeking`: no leader is known.
+ * `out`: not entered, or the page has left (`rest`) · `seeking`: no leader is known.
  * @type {Record<GroupState, Partial<Record<Step, GroupState>>>}
  */
 export const GROUP = {
@@ -63,14 +62,17 @@ export const GROUP = {
 export function createGroup(name, owner, { locks, BroadcastChannel: Channel, newId, watch, window }) {
   const me = newId();
   const life = new Machine(GROUP, "out");
-  /** The newest known leader, and the highest term ever heard of. @type {string | undefined} */
+  /** The newest known leader. @type {string | undefined} */
   let leader;
+  /** The highest known term. */
   let term = 0;
   /** @type {BroadcastChannel} */
   let all;
-  /** The wait for the lock; releases the lock once it is held. */
+  /** Aborts the wait for the group's lock. */
   let candidacy = new AbortController();
+  /** Releases the group's lock. */
   let release = () => {};
+  /** Releases the lock of this tab. */
   let releaseSelf = () => {};
   /** @type {ReturnType<typeof createOffice> | undefined} */
   let office;
@@ -79,8 +81,9 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   let misses = 0;
+  /** Whether the latest ping has no answer. */
   let waiting = false;
-  let lookedMs = 0;
+  let pingedMs = 0;
   let joins = 0;
   const watching = new AbortController();
 
@@ -93,14 +96,14 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   /** @param {any} message */
   const toAll = (message) => all.postMessage(message);
 
-  // The page's life.
+  // The page's lifecycle.
 
   function enter() {
     if (!life.can("enter")) return;
     take("enter");
     all = new Channel(name);
-    all.onmessage = ({ data }) => heard(data);
-    // Held for the life of this tab, so that the leader notices its end.
+    all.onmessage = ({ data }) => received(data);
+    // Held as long as this tab lives, so that the leader notices its end.
     void locks.request(lockOf(me), () => {
       if (life.is("out", "left")) return;
       toAll({ type: WHO, term });
@@ -108,16 +111,16 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       return new Promise((resolve) => {
         releaseSelf = () => resolve(undefined);
       });
-      // The browser denies this page locks, as where cookies are blocked.
+      // The browser denies locks to this page, for example because cookies are blocked.
     }).catch(() => {
       exit("leave");
       owner.alone();
     });
-    lookedMs = performance.now();
-    timer = setTimeout(look, pingMs());
+    pingedMs = performance.now();
+    timer = setTimeout(ping, pingMs());
   }
 
-  /** The page will be frozen, or is going: another tab leads, and nothing of this one is in the way of the back/forward cache. @param {"rest" | "leave"} step */
+  /** The page leaves. Another tab must lead, and nothing of this one may keep it out of the back/forward cache. @param {"rest" | "leave"} step */
   function exit(step) {
     if (!life.can(step)) return;
     take(step);
@@ -134,7 +137,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   function watchPage() {
     watch("pagehide", () => exit("rest"), watching);
     watch("pageshow", enter, watching);
-    // A frozen page keeps its lane, which waits for it. It must neither lead nor be next.
+    // A frozen page keeps its lane, which waits for it. It must neither lead nor be the next leader.
     watch(
       "freeze",
       () => {
@@ -148,7 +151,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   // Who leads.
 
-  /** Be the next to lead. @param {LockOptions} [how] */
+  /** Wait for the group's lock, to lead next. @param {LockOptions} [how] */
   function stand(how) {
     withdraw();
     if (life.is("out", "left", "leading")) return;
@@ -164,7 +167,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
         void lead();
         return held;
       })
-      // Aborted, or stolen by a tab that had no answer from this one.
+      // Aborted, or stolen by a tab that got no answer from this one.
       .catch(() => mine === candidacy && life.is("leading") && depose());
   }
 
@@ -180,18 +183,18 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     office = createOffice();
     const mine = office;
     announce(term);
-    // The lane of this tab, if another carried it, goes on here.
+    // If another tab has carried the lane of this one, it continues here.
     owner.orphaned();
     owner.led();
-    // A tab that hangs and has lost the lock will not join soon, so no one waits for it.
+    // Not for the previous leader, which may hang and would not join soon.
     const there = (await present()).filter((tab) => tab !== was);
     await Promise.race([mine.gathered(there), new Promise((resolve) => setTimeout(resolve, GATHER_MS))]);
     if (office === mine) mine.begin();
   }
 
-  /** Return which tabs are there. */
+  /** Return the present tabs. */
   async function present() {
-    // Firefox grants a frame of another site locks, and does not list them. Its leader begins without the others, and they join later.
+    // In a frame of another site, Firefox grants locks but does not list them. The leader begins without the other tabs, and they join later.
     const { held = [] } = await locks.query().catch(() => /** @type {LockManagerSnapshot} */ ({}));
     return held.flatMap((lock) => (lock.name?.startsWith(lockOf("")) ? [lock.name.slice(lockOf("").length)] : []));
   }
@@ -205,7 +208,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     toAll({ type: WHO, term });
   }
 
-  /** End what a leader has, if this is one. */
+  /** If this tab leads, close its office. */
   function stepDown() {
     if (!office) return;
     toAll({ type: BYE, leader: me });
@@ -218,7 +221,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   const pingMs = () => (globalThis.document?.hidden ? HIDDEN_PING_MS : PING_MS);
 
   /** @param {any} message of any tab */
-  function heard(message) {
+  function received(message) {
     const { type } = message;
     if (type === WHO && office) announce(message.term);
     else if (type === LEAD) follow(message);
@@ -226,15 +229,15 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     else if (type === JOIN && message.leader === me) office?.joined(message);
   }
 
-  /** Say that this tab leads, in a term above any that a tab has heard of. @param {number} heardOf */
-  function announce(heardOf) {
-    if (heardOf > term) term = heardOf + 1;
+  /** Announce that this tab leads, in a term above every known one. @param {number} known */
+  function announce(known) {
+    if (known > term) term = known + 1;
     toAll({ type: LEAD, term, leader: me });
   }
 
   /** @param {{ term: number, leader: string }} message */
   function follow({ term: of, leader: which }) {
-    // A leader that came after the others had gone.
+    // A leader that has never known the present term.
     if (of < term && life.is("seeking")) toAll({ type: WHO, term });
     if (of < term || which === leader || (of === term && leader && which < leader)) return;
     const was = leader;
@@ -256,17 +259,17 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     take("orphan");
     leader = undefined;
     owner.orphaned();
-    // One that leads already may have been taken for an older one.
+    // A leader that exists already may have been ignored as an older one.
     toAll({ type: WHO, term });
   }
 
-  /** Ask the leader for a sign of life, and look whether the last one came. */
-  function look() {
+  /** Count a missing answer, and ping the leader again. */
+  function ping() {
     const nowMs = performance.now();
-    // A page that was late itself has missed what came in between.
-    const late = nowMs - lookedMs > 2 * pingMs();
-    lookedMs = nowMs;
-    timer = setTimeout(look, pingMs());
+    // If this page was late itself, the answer may be waiting.
+    const late = nowMs - pingedMs > 2 * pingMs();
+    pingedMs = nowMs;
+    timer = setTimeout(ping, pingMs());
     if (life.is("seeking")) toAll({ type: WHO, term });
     if (!life.is("following") || !ours) return;
     misses = waiting && !late ? misses + 1 : 0;
@@ -281,7 +284,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   // Lanes.
 
-  /** The lane of this tab, from the hub of the leader. @param {any} wish @param {(message: any) => void} took @returns {Link | undefined} */
+  /** Join the hub of the leader with the lane of this tab. @param {any} wish @param {(message: any) => void} took @returns {Link | undefined} */
   function join(wish, took) {
     if (!leader || life.is("out", "left")) return;
     const link = office && leader === me ? office.local(wish, took) : remote(leader, wish, took);
@@ -312,7 +315,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     return link;
   }
 
-  /** What a leader has: the hub, its connection, and the channels to the tabs. */
+  /** The office of a leader: the hub, its connection, and the channels to the tabs. */
   function createOffice() {
     /** @type {Map<string, { post: (message: any) => void, close: () => void }>} */
     const tabs = new Map();
@@ -321,7 +324,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     let allThere = () => {};
     let begun = false;
     let wanted = false;
-    /** The connection is there or under way. */
+    /** Whether the connection exists or is being made. */
     let connected = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let moving;
@@ -344,7 +347,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       connect: dial,
       move(reason, inS) {
         clearTimeout(moving);
-        // Anywhere in the time given, so that the next gateway does not get every client at once.
+        // At a random moment, so that the next gateway does not get all clients at once.
         moving = startTimer(() => {
           plain.disconnect();
           down();
@@ -415,7 +418,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
           gone.abort();
           channel.close();
         };
-        // The tab holds it for as long as it is there.
+        // The tab holds its lock as long as it lives.
         locks.request(lockOf(tab), { signal: gone.signal }, () => remove(tab)).catch(() => {});
         add(tab, { post, close }, wish);
       },
@@ -460,7 +463,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     },
     join,
 
-    /** The gateway refuses this tab: another should lead. */
+    /** The gateway refuses this tab, so another one should lead. */
     resign() {
       if (!life.is("leading")) return;
       depose();

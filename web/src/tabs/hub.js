@@ -1,22 +1,21 @@
 /**
- * The hub: what a gateway is to one client, to all tabs of a group, over one connection. No I/O.
+ * The hub acts as the gateway for all tabs of a group, over one connection. It runs in the leading tab. No I/O.
  *
- * In: `join`, `ask`, `acknowledge`, `part` and `leave` of tabs; `arrived`, `lost` and `refused` of the one connection. Out: messages to tabs, requests
- * to the gateway, `greeting` for its CONNECT. It runs in the leading tab.
+ * In: `join`, `ask`, `acknowledge`, `part`, `drop` and `leave` of tabs; `arrived`, `lost`, `refused` and `moved` of the connection. Out: messages to tabs,
+ * requests to the gateway, `greeting` for its CONNECT.
  *
- * Each tab has its own session, patterns and position, and one rule: an event goes to a tab if it matches one of
- * the tab's patterns and its offset is above the position that the tab has named. A tab that names a position joins if nothing after that position is missing
- * here, for any of its patterns; else it learns that it is `behind`, and catches up on its own connection. So the hub has nothing to
- * know of replays, repairs and lost logs that the gateway knows better.
+ * Each tab has its own session, patterns and position. An event goes to a tab if it matches one of the tab's patterns and its offset is above the tab's position. A
+ * tab with a position joins if the hub has everything after that position, for all its patterns. Otherwise it is `behind`, and catches up on its own connection.
+ * So the hub need not handle replays, repairs and lost logs, which the gateway does better.
  *
- * A tab may have WINDOW messages that it has not acknowledged. Beyond that it is `stalled`: nothing is sent and nothing is kept for it but
- * the latest messages, kept for all. When it goes on, it gets the rest of them, or is `behind`.
+ * A tab may have WINDOW unacknowledged messages. Beyond that it is `stalled`. Nothing is sent to it, and nothing is kept for it except the latest messages, which are
+ * kept once for all tabs. When it continues, it gets the rest of them, or is `behind`.
  *
- * All tabs share the gateway's limits for one client: a tab without places for all its patterns is notified (`full`), and has nothing here
- * until it joins again. Their other requests go at the rate that the gateway takes.
+ * All tabs share the gateway's limits for one client. If there are no places for all patterns of a tab, the tab is notified (`full`) and leaves the hub until it joins
+ * again. Other requests of the tabs go at the rate that the gateway allows.
  *
- * Every subscription has the policy `catch_up`: a full queue at the gateway must not lose one tab's events for another's policy. A tab that wants another
- * one does not come here.
+ * Every subscription has the policy `catch_up`, because a full queue at the gateway must not lose events of one tab for the policy of another. A tab that wants another
+ * policy uses its own connection.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Limits, Position, SubscribeResult, Welcome } from "../language/protocol.js"
@@ -27,8 +26,8 @@
  * @typedef {object} HubOwner
  * @property {(tab: string, message: any) => void} post in order, to each tab
  * @property {(name: string, body: object) => Promise<any>} request of the gateway; rejected without a connection
- * @property {() => void} connect a tab needs the connection: `greeting` will be asked, then `arrived`, `lost` or `refused` is called
- * @property {(reason: string, inS: number) => void} move the gateway is about to stop: call `moved` within that time
+ * @property {() => void} connect a tab needs the connection; `greeting` is called, and then `arrived`, `lost` or `refused`
+ * @property {(reason: string, inS: number) => void} move the gateway is about to stop; call `moved` within that time
  */
 import { createChanges } from "../base/changes.js";
 import { Machine } from "../base/machine.js";
@@ -43,20 +42,20 @@ import { LogPosition } from "./log-position.js";
 import { BEHIND, LANE, LOST, REFUSED, REPLY, WELCOMED } from "./messages.js";
 import { Recent } from "./recent.js";
 
-/** Messages and characters that a tab may have and not have acknowledged. */
+/** The most unacknowledged messages and characters of a tab. */
 export const WINDOW = 256;
 const WINDOW_CHARACTERS = 2 ** 20;
-/** How far the first position of a new hub may lie below the highest of the tabs, in offsets. A tab that lags more catches up alone. */
+/** How many offsets the first position of a new hub may lie below the highest position of the tabs. A tab further behind catches up alone. */
 const REACH = 1000;
-/** Remembered epochs, once the lane is in another. */
+/** The most remembered epochs that the lane has left. */
 const MOST_LEFT = 16;
-/** What a tab wants at the gateway, whatever it wants here. */
+/** The wishes of all subscriptions at the gateway. */
 const WISHES = { repair: false };
-/** How long a request of a tab's may wait for its turn: less than a tab waits for its answer. */
+/** How long a request of a tab may wait for its turn, less than a tab waits for its answer. */
 const PATIENCE_MS = 2000;
 
 /**
- * `away`: it has patterns, and no lane from here. `stalled`: it has WINDOW messages to acknowledge.
+ * `away`: the tab has patterns, but the hub does not carry its lane. `stalled`: it has WINDOW unacknowledged messages.
  * @type {Record<SessionState, Partial<Record<Step, SessionState>>>}
  */
 export const SESSION = {
@@ -66,16 +65,17 @@ export const SESSION = {
   stalled: { join: "joining", resume: "live", part: "away" },
 };
 
-/** One tab's. @extends {Machine<SessionState, Step>} */
+/** The session of one tab. @extends {Machine<SessionState, Step>} */
 class Session extends Machine {
   /** Pattern → the offset after which the tab gets its events. @type {Map<string, number>} */
   patterns = new Map();
-  /** The position that it joins from. @type {Position | undefined} */
+  /** The position from which it joins. @type {Position | undefined} */
   resume;
-  /** It has everything up to here. */
+  /** The offset up to which the tab has everything. */
   from = -1;
-  /** Characters of each message that it has not acknowledged. @type {number[]} */
+  /** The length of each unacknowledged message. @type {number[]} */
   unacknowledged = [];
+  /** The sum of these lengths. */
   characters = 0;
   /** Subscriptions that wait for the gateway. @type {{ id: number, pattern: string }[]} */
   asks = [];
@@ -91,13 +91,13 @@ class Session extends Machine {
     return patterns.filter((pattern) => this.patterns.has(pattern));
   }
 
-  /** Whether the tab is to get an event of these patterns. @param {string[]} patterns @param {number} offset */
+  /** Whether the tab gets an event that matches these patterns. @param {string[]} patterns @param {number} offset */
   wants(patterns, offset) {
     return patterns.some((pattern) => offset > (this.patterns.get(pattern) ?? Infinity));
   }
 }
 
-/** Return an error as it is on the wire. @param {HeadgateError} error */
+/** Return an error as on the wire. @param {HeadgateError} error */
 const wireOf = ({ code, message, retry, parts }) => ({ code, message, retry, ...parts });
 
 export class Hub {
@@ -107,26 +107,26 @@ export class Hub {
   #recent = new Recent();
   /** @type {Map<string, Session>} by tab */
   #sessions = new Map();
-  /** Patterns that sessions have, each with how many. @type {Map<string, number>} */
+  /** Pattern → the number of sessions that have it. @type {Map<string, number>} */
   #counts = new Map();
-  /** The same, to find by a topic. @type {PatternIndex<string>} */
+  /** The same patterns, to find by topic. @type {PatternIndex<string>} */
   #index = new PatternIndex();
-  /** Pattern → the offset after which the gateway sends all of its events on this lane. @type {Map<string, number>} */
+  /** Pattern → the offset after which the gateway sends all its events over the connection. @type {Map<string, number>} */
   #since = new Map();
-  /** The same of patterns that were acknowledged in another epoch than the lane's: word of it is on its way. @type {Map<string, number>} */
+  /** The same for patterns that were acknowledged in a later epoch, whose announcement is on its way. @type {Map<string, number>} */
   #ahead = new Map();
-  /** Epochs that the lane has left. @type {Set<string>} */
+  /** Epochs that the connection has left. @type {Set<string>} */
   #left = new Set();
   #subscriptions = createSubscriptions();
   #requests;
   #changed;
   /** The welcome of the present connection. @type {Welcome | undefined} */
   #welcome;
-  /** The gateway's. @type {Limits} */
+  /** The gateway's limits. @type {Limits} */
   #limits = {};
   /** The latest refusal of each pattern, as the gateway sent it. @type {Map<string, any>} */
   #refusals = new Map();
-  /** The gateway's latest word on its link to Redis. @type {"up" | "down"} */
+  /** The gateway's link to Redis. @type {"up" | "down"} */
   #bus = "up";
 
   /** @param {HubOwner} owner @param {number} [window] messages */
@@ -143,8 +143,8 @@ export class Hub {
   // Tabs.
 
   /**
-   * A tab wants a lane. @param {string} tab
-   * @param {{ resume?: Position, subscriptions: { pattern: string }[] }} wish without `resume`: from now on
+   * A tab joins. @param {string} tab
+   * @param {{ resume?: Position, subscriptions: { pattern: string }[] }} wish without `resume`, it gets events from now on
    */
   join(tab, { resume, subscriptions }) {
     const session = this.#sessions.get(tab) ?? new Session(tab);
@@ -163,12 +163,12 @@ export class Hub {
     this.#changed();
   }
 
-  /** A tab wants no lane for now: it connects again, or by itself. Its patterns stay, so that nothing of them is missing when it joins. @param {string} tab */
+  /** A tab needs no lane for now. Its patterns stay subscribed, so that nothing is missing when it joins again. @param {string} tab */
   part(tab) {
     this.#sessions.get(tab)?.take("part");
   }
 
-  /** A tab has more patterns than there is room for, and connects by itself. @param {string} tab */
+  /** There are no places for the patterns of a tab, which uses its own connection. @param {string} tab */
   drop(tab) {
     this.part(tab);
     for (const pattern of this.#sessions.get(tab)?.patterns.keys() ?? []) this.#release(/** @type {Session} */ (this.#sessions.get(tab)), pattern);
@@ -208,7 +208,7 @@ export class Hub {
 
   // The connection.
 
-  /** Return the auth of CONNECT, without the token. */
+  /** Return the auth object of CONNECT, without the token. */
   greeting() {
     const resume = this.#position.toResume() ?? this.#least();
     return { resume, subscriptions: this.#subscriptions.connect(this.#position.settled) };
@@ -222,7 +222,7 @@ export class Hub {
     else if (name === CURSOR) this.#cursor(args[0]);
     else if (name === STATUS) this.#status(args[0]);
     else for (const session of this.#in("live")) this.#send(session, name, args);
-    // It may have settled, or come to where a tab joins from.
+    // The position may have settled, or reached that of a joining tab.
     if (this.#in("joining").length) this.#changed();
   }
 
@@ -236,21 +236,19 @@ export class Hub {
     this.#down({ type: REFUSED, error });
   }
 
-  /** The connection to a gateway that was about to stop has been left. @param {string} reason */
+  /** The connection to a gateway that is about to stop was left. @param {string} reason */
   moved(reason) {
     for (const session of this.#in("live")) this.#send(session, STATUS, [{ moving: { reason, within_s: 0 } }]);
     for (const session of this.#sessions.values()) session.take("part");
     this.#disconnected();
   }
 
-  // From here on private.
-
   /** @param {...SessionState} states */
   #in(...states) {
     return [...this.#sessions.values()].filter((session) => session.is(...states));
   }
 
-  /** The first position of a hub: the lowest of the tabs in the newest log, except those that lag far. */
+  /** Return the first position of a hub, the lowest of the tabs in the newest log without those that are far behind. */
   #least() {
     const positions = this.#in("joining").flatMap(({ resume }) => resume ?? []);
     const { epoch } = positions.at(-1) ?? {};
@@ -264,7 +262,7 @@ export class Hub {
     const { epoch, offset: had, settled } = this.#position;
     this.#position.take(WELCOME, [welcome]);
     this.#welcome = welcome;
-    // A gateway that welcomes has its link to Redis, or reports its loss next.
+    // A gateway that welcomes a client has its link to Redis, or reports its loss next.
     this.#bus = "up";
     this.#limits = camelCase(welcome.limits);
     this.#requests.limit(this.#limits);
@@ -306,7 +304,7 @@ export class Hub {
     this.#position.take(GAP, [gap]);
     const turns = reason === ROLLED_BACK || reason === LOG_LOST;
     for (const session of this.#in("live", "stalled")) {
-      // The gateway must report to the tab what it has ahead of this lane, or lacks.
+      // A tab ahead of the hub's position must learn from the gateway what it lacks.
       if (turns || !to) {
         if (session.is("stalled") || session.from > offset) this.#behind(session);
         else this.#send(session, GAP, [{ ...gap, patterns: turns ? [...session.patterns.keys()] : session.of(gap.patterns) }]);
@@ -331,7 +329,7 @@ export class Hub {
     if (!settled) this.#recent.begin(this.#position.offset);
     if (epoch !== this.#position.epoch) this.#turned(epoch);
     for (const session of this.#in("live", "stalled")) {
-      // The line to where the tab stands may have ended below that.
+      // The log may have lost the end at which the tab stands.
       if (settled && epoch !== cursor.epoch && (session.is("stalled") || session.from > offset)) this.#behind(session);
       else if (session.is("live") && cursor.offset >= session.from) this.#send(session, CURSOR, [cursor]);
     }
@@ -341,8 +339,8 @@ export class Hub {
   #status({ moving, ended = [], ...status }) {
     if (moving) this.#owner.move(moving.reason, moving.within_s);
     this.#bus = status.bus ?? this.#bus;
-    // A stalled tab hears of the bus when it goes on; the rest ends the connection, which it hears of too. Ahead of what ends: a tab
-    // with new grants asks again for what was refused before.
+    // A stalled tab gets the state of the bus when it continues; the rest ends the connection, of which it is notified too. This comes before `ended`, because a tab
+    // with new grants requests refused patterns again.
     if (Object.keys(status).length) for (const session of this.#in("live")) this.#send(session, STATUS, [status]);
     for (const { pattern, error } of ended) {
       this.#refuse(pattern, error);
@@ -356,7 +354,7 @@ export class Hub {
     }
   }
 
-  /** @param {any} message the last one to each */
+  /** @param {any} message the last one to each tab */
   #down(message) {
     for (const session of this.#in("joining", "live", "stalled")) {
       this.#post(session, message);
@@ -367,14 +365,14 @@ export class Hub {
 
   #disconnected() {
     this.#welcome = undefined;
-    // A CONNECT that resumes carries them, and receives everything after its position.
+    // A CONNECT that resumes carries these patterns, and gets everything after its position.
     for (const pattern of this.#ahead.keys()) this.#since.delete(pattern);
     this.#ahead.clear();
     this.#subscriptions.disconnect();
     this.#requests.clear();
   }
 
-  /** The patterns of a session that counts them. @param {Session} session @param {string} pattern @param {number} start */
+  /** A session gets a pattern. @param {Session} session @param {string} pattern @param {number} start */
   #acquire(session, pattern, start) {
     const had = session.patterns.get(pattern);
     session.patterns.set(pattern, Math.min(start, had ?? Infinity));
@@ -417,12 +415,12 @@ export class Hub {
     }
   };
 
-  /** The gateway refuses a pattern, which a tab may have given up since. @param {string} pattern @param {any} error */
+  /** The gateway refuses a pattern, which the tabs may have released since. @param {string} pattern @param {any} error */
   #refuse(pattern, error) {
     if (this.#counts.has(pattern)) this.#refusals.set(pattern, error);
   }
 
-  /** The lane's epoch is another. @param {string} was */
+  /** The epoch has changed. @param {string} was */
   #turned(was) {
     this.#left.add(was);
     this.#left.delete(this.#position.epoch);
@@ -431,7 +429,7 @@ export class Hub {
     this.#ahead.clear();
   }
 
-  /** Due requests, and tabs that wait for their answers. */
+  /** Send due requests, and answer the tabs that wait for them. */
   #bringIntoStep() {
     this.#requests.send();
     if (!this.#welcome || !this.#position.settled) return;
@@ -439,12 +437,12 @@ export class Hub {
     for (const session of this.#in("live", "stalled")) session.asks = session.asks.filter((ask) => !this.#answer(session, ask));
   }
 
-  /** Return how the gateway has answered for a pattern: undefined: not yet. @param {string} pattern @returns {SubscribeResult | undefined} */
+  /** Return the gateway's answer for a pattern; undefined: there is none yet. @param {string} pattern @returns {SubscribeResult | undefined} */
   #result(pattern) {
     const subscription = this.#subscriptions.find(pattern);
     if (subscription?.is("active")) return { pattern, ok: true };
     if (subscription?.is("refused")) return { pattern, ok: false, error: this.#refusals.get(pattern) };
-    // A tab asks again by itself, and its other patterns do not wait.
+    // The tab requests it again by itself, and its other patterns need not wait.
     if (subscription?.is("waiting", "retrying")) return { pattern, ok: false, error: wireOf(/** @type {HeadgateError} */ (subscription.error)) };
   }
 
@@ -472,9 +470,9 @@ export class Hub {
     if (resume) this.#catchUp(session);
   }
 
-  /** Return whether the gateway has answered. @param {Session} session @param {{ id: number, pattern: string }} ask */
+  /** Answer a subscription if the gateway has answered it. Return whether it has. @param {Session} session @param {{ id: number, pattern: string }} ask */
   #answer(session, { id, pattern }) {
-    // It has been unsubscribed since.
+    // The tab has unsubscribed it since.
     if (!session.patterns.has(pattern)) return true;
     const result = this.#result(pattern);
     if (!result) return false;
@@ -498,7 +496,7 @@ export class Hub {
       if (turn) await turn;
       reply = await this.#owner.request(name, body);
     } catch (/** @type {any} */ error) {
-      // Refused before it was sent. Anything else has no code, and no answer.
+      // An error with a code means that the request was not sent. Otherwise there is no answer.
       if (error.code) reply = { ok: false, error: wireOf(error) };
     }
     this.#reply(session, id, reply);
@@ -509,7 +507,7 @@ export class Hub {
     this.#post(session, { type: REPLY, id, reply });
   }
 
-  /** A stalled tab goes on. @param {Session} session */
+  /** A stalled tab continues. @param {Session} session */
   #goOn(session) {
     if (session.from < this.#recent.floor) return this.#behind(session);
     session.take("resume");
@@ -517,7 +515,7 @@ export class Hub {
     this.#catchUp(session);
   }
 
-  /** Send a tab what it has not had of the latest messages. @param {Session} session */
+  /** Send a tab those of the latest messages that it has not had. @param {Session} session */
   #catchUp(session) {
     for (const { offset, gap, topic, text, meta } of this.#recent.behind(session.from)) {
       if (!session.is("live")) return;
@@ -528,7 +526,7 @@ export class Hub {
     if (cursor && session.is("live") && cursor.offset >= session.from) this.#send(session, CURSOR, [cursor]);
   }
 
-  /** Send the part of a numbered gap that the tab has not had, if it is of one of the tab's patterns. @param {Session} session @param {any} gap */
+  /** Send the part of a numbered gap that the tab has not had, if the gap concerns the tab's patterns. @param {Session} session @param {any} gap */
   #sendGap(session, gap) {
     const from = Math.max(gap.from ?? 0, session.from + 1);
     const patterns = session.of(gap.patterns);
@@ -541,13 +539,13 @@ export class Hub {
     session.take("part");
   }
 
-  /** There is no room for all of a tab's patterns. @param {Session} session */
+  /** There are no places for all patterns of a tab. @param {Session} session */
   #full(session) {
     this.#post(session, { type: BEHIND, full: true });
     this.drop(session.tab);
   }
 
-  /** Send a message of the lane. @param {Session} session @param {string} name @param {any[]} args @param {string} [text] data of an event @param {number} [offset] */
+  /** Send a message of the gateway to a tab. @param {Session} session @param {string} name @param {any[]} args @param {string} [text] data of an event @param {number} [offset] */
   #send(session, name, args, text = "", offset = this.#position.offset) {
     session.unacknowledged.push(text.length);
     session.characters += text.length;

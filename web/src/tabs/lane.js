@@ -1,16 +1,14 @@
 /**
- * The lane: the transport of one tab. The session above it sees one connection, carried by the leading tab, or by a connection of
- * this tab's own.
+ * The lane: the transport of one tab. The session above it sees one connection. Its carrier is the hub of the leading tab, or a connection of this tab.
  *
- * In: the calls of a transport (transport.js has the promises); from the group, word of leaders; messages of the carrier. Out: the calls of
- * the transport's owner.
+ * In: the calls of a transport (transport.js has the promises); from the group, reports of leaders; messages of the carrier. Out: the calls of the transport's
+ * owner.
  *
- * `shared` is carried by the hub of the leading tab. `own` is a plain connection. A lane begins there when CONNECT asks for a replay, when the
- * hub does not have everything after its position or no room for its patterns, or when no tab leads; a live one goes there to ask for a replay, to be present in a topic (the
- * gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (it is about a queue at the gateway, and that
- * of the shared connection is of all tabs). While it is there it gets everything from the gateway itself. A lane that has
- * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position: the
- * session does not notice. The same brings it to the next leader when one is gone.
+ * In `shared` the hub of the leading tab carries the lane, and in `own` a plain connection does. A lane begins in `own` when CONNECT asks for a replay or a policy,
+ * when the hub lacks events after its position or places for its patterns, or when no tab leads. A live lane changes to `own` to ask for a replay, to be present in a
+ * topic (the gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (which concerns a queue at the gateway, and all
+ * tabs share that of the shared connection). There it gets everything from the gateway. A lane that has everything, waits for nothing, is present nowhere and has no
+ * such policy crosses to the hub at its position, and the session does not notice. It changes to the next leader in the same way.
  *
  * @import { Overflow, Welcome } from "../language/protocol.js"
  * @import { Transport, TransportOwner } from "../transport/transport.js"
@@ -20,8 +18,8 @@
  * @typedef {{ post: (message: any) => void, close: () => void }} Link to the hub
  * @typedef {object} LaneGroup
  * @property {(auth: any) => boolean} enter join the group of this user's tabs; false: this tab cannot share
- * @property {(wish: any, take: (message: any) => void) => Link | undefined} join a lane from the leader; undefined: no tab leads now
- * @property {number | undefined} window the hub's, where it is another than WINDOW
+ * @property {(wish: any, take: (message: any) => void) => Link | undefined} join join the leader's hub; undefined: no tab leads now
+ * @property {number | undefined} window the hub's, if it differs from WINDOW
  * @property {() => void} resign another tab should lead
  * @property {() => void} leave for good
  *
@@ -35,19 +33,19 @@ import { WINDOW } from "./hub.js";
 import { LogPosition } from "./log-position.js";
 import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
 
-/** How long a tab waits for one to lead before it connects by itself. */
+/** How long a tab waits for a leader before it connects by itself. */
 const LEADERLESS_MS = 3000;
-/** Least time between two attempts to join the hub. A lagging tab catches up with what arrives in between. */
+/** Least time between two attempts to join the hub, so that a tab that lags behind can catch up. */
 const CROSS_MS = 1000;
-/** The same, when the hub has no room for the patterns of this tab. */
+/** The same, if the hub has no places for the patterns of this tab. */
 const FULL_MS = 30_000;
-/** Reasons of gaps after which positions have another meaning. */
+/** Reasons of gaps after which offsets belong to other events. */
 const TURNS = [ROLLED_BACK, LOG_LOST];
 
 /**
- * `greeting`: CONNECT's auth is being made · `joining`: the hub has been asked, for a new connection of the session · `opening`: the same,
- * of the gateway · `crossing`: own, and the hub has been asked · `orphaned`: it was shared, and no hub has taken it yet · `parting`: it
- * was shared, and its own connection is not there yet.
+ * `greeting`: CONNECT's auth is being made · `joining`: a new connection of the session, through the hub, which has been asked · `opening`: the same, to the gateway
+ * · `crossing`: own, and the hub has been asked · `orphaned`: it was shared, and no hub has accepted it yet · `parting`: it was shared, and its own connection is being
+ * made.
  * @type {Record<LaneState, Partial<Record<Step, LaneState>>>}
  */
 export const LANE_STATES = {
@@ -70,33 +68,33 @@ export const LANE_STATES = {
 export function createLane(owner, createPlain, group) {
   const life = new Machine(LANE_STATES, "closed");
   let position = new LogPosition();
-  /** CONNECT's auth of the session's present connection; its token is the latest that the gateway has taken. @type {any} */
+  /** CONNECT's auth of the session's present connection, with the latest token that the gateway has accepted. @type {any} */
   let auth = null;
-  /** What the gateway has acknowledged; `catch_up` is undefined. @type {Map<string, Overflow | undefined>} */
+  /** Acknowledged patterns with their policies; undefined: `catch_up`. @type {Map<string, Overflow | undefined>} */
   let patterns = new Map();
   /** @type {Link | undefined} */
   let link;
-  /** Messages of the lane since the last acknowledgement to the hub. */
+  /** Messages since the last acknowledgement to the hub. */
   let taken = 0;
-  /** Topics in which this tab is present, or that it watches: only requests of presence have an `act`, and only a subscribe an `overflow`. @type {Set<string>} */
+  /** Topics in which this tab is present, or that it watches. @type {Set<string>} */
   const topics = new Set();
   /** Requests without an answer. @type {Map<number, Asked>} */
   let asked = new Map();
   let nth = 0;
-  /** Own only: everything has come, the replays that were asked for too. */
+  /** Own only: whether everything has come, requested replays included. */
   let isLevel = false;
-  /** Own only: a live event or a cursor above this offset shows it. One at it may have been under way when a replay was asked for. */
+  /** Own only: a live event or a cursor above this offset shows that everything has come. One at it may have been under way when a replay was requested. */
   let levelAbove = Infinity;
-  /** Own only: the epoch in which that offset is meant. */
+  /** Own only: the epoch of that offset. */
   let levelEpoch = "";
   let crossedMs = -Infinity;
-  /** Rises with each connection of the session. */
+  /** Counts connections of the session. */
   let generation = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
   const plain = createPlain({ greet: (send) => send(greeting()), arrived, lost, refused });
 
-  // The session's connection begins.
+  // The session connects.
 
   function connect() {
     life.take("greet");
@@ -121,18 +119,18 @@ export function createLane(owner, createPlain, group) {
 
   const subscriptions = () => [...patterns].map(([pattern, overflow]) => ({ pattern, overflow }));
 
-  /** Ask the hub, or wait until there is one. */
+  /** Join the hub, or wait until there is one. */
   function seek() {
     clearTimeout(timer);
     const { resume } = life.is("joining") ? auth : { resume: position.toResume() };
     taken = 0;
     /** @type {Link | undefined} */
-    const mine = group.join({ resume, subscriptions: subscriptions() }, (message) => mine === link && heard(message));
+    const mine = group.join({ resume, subscriptions: subscriptions() }, (message) => mine === link && received(message));
     link = mine;
     if (!mine) timer = setTimeout(alone, LEADERLESS_MS);
   }
 
-  /** No tab leads or will lead, or the hub does not have what this one needs. */
+  /** No tab leads, or the hub lacks what this one needs. */
   function alone() {
     if (life.is("joining")) open();
     else if (life.is("shared", "orphaned")) part();
@@ -145,10 +143,10 @@ export function createLane(owner, createPlain, group) {
     plain.connect();
   }
 
-  /** Continue from here on a connection for this tab alone. @param {boolean} [full] the hub has no room */
+  /** Continue on a connection of this tab. @param {boolean} [full] whether the hub has no places */
   function part(full) {
     unlink(full);
-    // Its position is unknown: the session resumes.
+    // The position is unknown, so the session must resume.
     if (!position.settled) return end("the connection that the tabs share is gone");
     life.take("part");
     resend();
@@ -161,7 +159,7 @@ export function createLane(owner, createPlain, group) {
     sendAll();
   }
 
-  /** Forget the hub. @param {boolean} [full] */
+  /** Leave the hub. @param {boolean} [full] */
   function unlink(full) {
     clearTimeout(timer);
     link?.post({ type: LEAVE, full });
@@ -172,7 +170,7 @@ export function createLane(owner, createPlain, group) {
   // From the hub.
 
   /** @param {any} message */
-  function heard(message) {
+  function received(message) {
     const { type, name, args, reply, id } = message;
     if (type === LANE) {
       tookOne();
@@ -197,7 +195,7 @@ export function createLane(owner, createPlain, group) {
   /** @param {string} name @param {any[]} args */
   function shared(name, args) {
     const [first, , meta] = args;
-    // What came on its own connection while the hub took it over comes again.
+    // Messages that came on the own connection while the hub accepted the lane come again.
     const end = name === EVENT ? meta.offset : name === GAP && !TURNS.includes(first.reason) ? first.to : undefined;
     if (position.settled && end !== null && end <= position.offset) return;
     pass(name, args);
@@ -221,9 +219,9 @@ export function createLane(owner, createPlain, group) {
     if (name === WELCOME) return opened(args[0]);
     const [first, , meta] = args;
     if (life.is("crossing")) {
-      // The hub delivers it too, and the two cannot be distinguished, so it is delivered at most once.
+      // The hub delivers this event too, and it has no offset to recognise it by.
       if (name === EVENT && meta?.offset === undefined) return;
-      // The hub may not have it yet, and would deliver it again.
+      // The hub may not have this notice yet, and would deliver it again.
       if ((name === GAP && TURNS.includes(first.reason)) || (name === CURSOR && first.epoch !== position.epoch)) goBack();
     }
     const { epoch } = position;
@@ -250,7 +248,7 @@ export function createLane(owner, createPlain, group) {
     else {
       const { epoch } = position;
       position.take(WELCOME, [welcome]);
-      // The session has its welcome. It receives new events of this one; a gap follows that reports the loss.
+      // The session has its welcome already, so it gets the new epoch by a cursor. If events are lost, a gap follows.
       if (position.settled && position.epoch !== epoch) owner.arrived(CURSOR, [position.toResume()]);
       tellEnded(welcome);
     }
@@ -258,13 +256,13 @@ export function createLane(owner, createPlain, group) {
     cross();
   }
 
-  /** Patterns that the gateway has refused on the way to another carrier. @param {Welcome} welcome */
+  /** Report patterns that the gateway has refused when the carrier changed. @param {Welcome} welcome */
   function tellEnded({ subscriptions: results }) {
     const ended = results.filter(({ ok }) => !ok).map(({ pattern, error }) => ({ pattern, error }));
     if (ended.length) pass(STATUS, [{ ended }]);
   }
 
-  /** Go to the hub, if everything has come. */
+  /** Cross to the hub, if everything has come and nothing needs the own connection. */
   function cross() {
     if (!life.is("own") || !isLevel || !position.settled || asked.size || topics.size || [...patterns.values()].some(Boolean) || performance.now() - crossedMs < CROSS_MS) return;
     crossedMs = performance.now();
@@ -283,7 +281,7 @@ export function createLane(owner, createPlain, group) {
     const begins = life.is("joining", "opening");
     finish();
     if (!error.retry) group.resign();
-    // The session connects again, and hears it then.
+    // The session connects again, and gets the refusal then.
     if (begins) owner.refused(error);
     else owner.lost(error.message);
   }
@@ -304,7 +302,7 @@ export function createLane(owner, createPlain, group) {
     owner.lost(reason, retryAfterS);
   }
 
-  /** Nothing of this connection counts any more. */
+  /** End this connection of the session. Nothing that comes from it counts after this. */
   function finish() {
     generation++;
     unlink();
@@ -338,7 +336,7 @@ export function createLane(owner, createPlain, group) {
     });
   }
 
-  /** Send a request, if there is a carrier now; else it waits for the next. @param {number} id */
+  /** Send a request, if there is a carrier. Otherwise it waits for the next one. @param {number} id */
   function send(id) {
     const each = asked.get(id);
     if (!each || each.sent) return;
@@ -351,9 +349,10 @@ export function createLane(owner, createPlain, group) {
         levelAbove = Infinity;
         levelEpoch = "";
       }
-      // The lane may have another carrier when the answer comes, and the request may be on its way again.
+      // When the answer comes, the lane may have another carrier, and the request may have been sent again.
       plain.request(name, body, timeoutMs).then((reply) => asked.get(id) === each && settle(undefined, reply), (error) => asked.get(id) === each && life.is("own") && settle(error));
     } else if (life.is("shared")) {
+      // Only a presence request has an `act`, and only a subscribe an `overflow`.
       if (asksForReplay || body.act || body.overflow) return part();
       each.sent = true;
       link?.post({ type: REQUEST, id, name, body });
@@ -364,7 +363,7 @@ export function createLane(owner, createPlain, group) {
     for (const id of [...asked.keys()]) send(id);
   }
 
-  /** The carrier is another: ask again what can be asked twice. */
+  /** The carrier has changed. Mark the requests that may be repeated as not sent. */
   function resend() {
     for (const each of [...asked.values()]) {
       if (each.sent && each.name === "request") each.settle(Error("the connection ended"));
@@ -375,7 +374,7 @@ export function createLane(owner, createPlain, group) {
   /** @param {number} id @param {any} reply undefined: there was none */
   function answered(id, reply) {
     if (life.is("shared") && isFull(reply?.error)) {
-      // A separate connection has all the room that the gateway gives a client.
+      // A separate connection has all the places that the gateway allows a client.
       crossedMs = performance.now() + FULL_MS;
       return part(true);
     }
@@ -410,7 +409,7 @@ export function createLane(owner, createPlain, group) {
       if (life.is("own", "crossing", "parting")) plain.probe(spreadMs);
     },
 
-    /** Return CONNECT's auth with the latest token, for the connection that this tab makes for all. */
+    /** Return CONNECT's auth with the latest token, for the shared connection that this tab makes as the leader. */
     auth: () => auth,
 
     /** The leader is gone. */

@@ -1,9 +1,9 @@
 /**
- * The log position: where a lane of the gateway's messages stands against the log, from the messages alone. No I/O.
+ * The log position: the position of a lane, derived from the gateway's messages alone. No I/O.
  *
- * In: each message, in the order of arrival. Out: the position from which another carrier of the lane goes on without a hole or a double.
- * It follows the rules for a client in docs/protocol.md. It is `unsettled` from word that the log is another one, or has lost its end,
- * until the message with the client's position: no other tab can take over the lane in between.
+ * In: each message, in the order of arrival. Out: the position from which another carrier of the lane continues without a missing or repeated event. It follows the
+ * rules for a client in docs/protocol.md. It is `unsettled` from the report that the log is another one or has lost its end, until the message with the new position.
+ * In between the lane cannot change its carrier.
  *
  * @import { Position, Welcome } from "../language/protocol.js"
  */
@@ -43,7 +43,7 @@ export class LogPosition {
     if (resumed === null) this.#settle(epoch, offset);
     else if (from && from.offset >= this.offset) this.#settle(from.epoch, from.offset);
     else {
-      // The gap with its position follows.
+      // The gap with the position follows.
       this.epoch = epoch;
       this.#life.take("unsettle");
     }
@@ -52,7 +52,7 @@ export class LogPosition {
   /** @param {{ offset?: number, replayed?: boolean }} meta */
   #event({ offset = -1, replayed }) {
     if (this.settled) this.offset = Math.max(this.offset, offset);
-    // A live event of the other log: everything before it has come.
+    // A live event of the other log. Everything before it has come.
     else if (offset >= 0 && !replayed) this.#settle(this.epoch, offset);
   }
 

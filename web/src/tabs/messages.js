@@ -1,9 +1,9 @@
 /**
- * The messages between tabs: their types, and the version that makes tabs of another version another group. No I/O.
+ * The types of messages between tabs, and their version. Tabs of another version form another group. No I/O.
  *
- * On the group's channel, to all: `who` {term} (a tab that knows no leader), `lead` {term, leader}, `bye` {leader}, `join` {leader, tab, …}. On the
- * channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave` {full}, `ping`; from the leader: the
- * rest; `behind` {full}: there is no room for the tab's patterns. No message between tabs carries the token of a CONNECT; a `refresh` carries the one that it shows.
+ * On the group's channel, to all tabs: `who` {term} (from a tab that knows no leader), `lead` {term, leader}, `bye` {leader}, `join` {leader, tab, …}. On the channel
+ * of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave` {full}, `ping`; from the leader: the others. `behind` {full} means that
+ * there are no places for the tab's patterns. No message has the token of a CONNECT, but a `refresh` has its own.
  */
 export const VERSION = 2;
 

@@ -1,20 +1,20 @@
 /**
- * The latest messages from the gateway, for tabs that lag slightly. Bounded in messages and characters. No I/O.
+ * The latest messages of the gateway, for tabs that are slightly behind. Bounded in messages and characters. No I/O.
  *
  * In: events and gaps in the order of the log, each with its offset. Out: those after an offset. Nothing above `floor` is missing.
  *
- * @typedef {{ offset: number, gap?: any, topic: string, text: string, meta?: any }} Entry a gap, else an event; `text`: its data as JSON
+ * @typedef {{ offset: number, gap?: any, topic: string, text: string, meta?: any }} Entry a gap or an event, with its data as JSON in `text`
  */
 
 const MAX_ENTRIES = 2000;
 const MAX_CHARACTERS = 2 ** 21;
 
 export class Recent {
-  /** Everything above this offset is here. */
+  /** The offset above which nothing is missing. */
   floor = Infinity;
   /** @type {Entry[]} */
   #entries = [];
-  /** Index of the first that counts: a shift for each would move all. */
+  /** Index of the first entry that counts. A shift for each entry would move all others. */
   #first = 0;
   #characters = 0;
 

@@ -268,7 +268,7 @@ faults: $(DEV) build ## The whole fault suite at full load, and its figures into
 	@$(BIN)/python -m pytest -m nightly tests/fault $(ARGS)
 
 nightly: $(DEV) build chromium ## The full form of what the test command leaves out or shortens, in browsers and packages (CI does so every night)
-	@$(BIN)/python -m pytest -m nightly tests/e2e tests/integration/delivery tests/integration/packaging tests/integration/presence \
+	@$(BIN)/python -m pytest -m nightly tests/e2e tests/integration/delivery tests/integration/node tests/integration/packaging tests/integration/presence \
 		tests/integration/workers tests/unit/redis tests/unit/tools $(ARGS)
 	@cd web && HEADGATE_NIGHTLY=1 node --test $(NODE_TEST) test/types.test.js test/package.test.js
 

@@ -1,14 +1,13 @@
 """docs/tutorial.md, followed word for word in an empty folder: the wheel, the files and commands as they stand, a real browser.
 
 Two things differ from a reader's. The port is a free one, and the packages that the wheel needs are the local ones
-(tests/integration/packaging/test_readme.py lets pip fetch them).
+(tests/integration/packaging/test_readme.py lets pip fetch them at night).
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.integration.packaging.conftest import wheel as wheel
 from tests.integration.packaging.test_readme import Reader, shell
-from tests.support.checkout import DEADLINE_S, ROOT, make_environment
+from tests.support.checkout import DEADLINE_S, ROOT, install_wheel
 from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
 
@@ -35,12 +34,9 @@ Serve = Callable[..., GatewayProcess]
 def folder(wheel: Path, tmp_path: Path) -> Path:
     """The reader's folder after steps 1 to 3."""
     (tmp_path / "templates").mkdir()
-    make_environment(tmp_path / ".venv")
     line = STEPS["install"].splitlines()[1]
     assert line == '.venv/bin/pip install "$(echo dist/headgate-*.whl)[server,embedded]"'
-    shell(f"{tmp_path / '.venv/bin/pip'} install --quiet --no-deps {shlex.quote(str(wheel))}", tmp_path)
-    (package_folder,) = (tmp_path / ".venv/lib").glob("python*/site-packages")
-    (package_folder / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    install_wheel(wheel, tmp_path / ".venv")
     for name in ("app.py", "templates/list.html"):
         (tmp_path / name).write_text(FILES[name])
     return tmp_path

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,15 @@ def make_environment(folder: Path) -> Path:
     (binaries / "pip").write_text("\n".join(lines))
     (binaries / "pip").chmod(0o755)
     return binaries
+
+
+def install_wheel(wheel: Path, folder: Path) -> None:
+    """Make an environment in a folder, with this wheel and, instead of what it needs, the packages of the tests."""
+    binaries = make_environment(folder)
+    words = (str(binaries / "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps", str(wheel))
+    subprocess.run(words, check=True, timeout=DEADLINE_S)
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    (packages / "needed.pth").write_text(sysconfig.get_path("purelib"))
 
 
 def run_module(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

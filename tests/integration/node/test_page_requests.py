@@ -105,7 +105,7 @@ def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
         yield server
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "with another gateway"])
+@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.nightly), False], ids=["alone", "with another gateway"])
 def test_a_gateway_that_stops_answers_what_runs_first(start_gateway: StartGateway, redis: EmbeddedRedis, alone: bool) -> None:
     """Within its time for that, the page hears the outcome, and nothing was done twice or half."""
     settings = {"PYTHONPATH": ROOT, "HEADGATE_DEV": "1", "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DRAIN_S": "20"}

@@ -28,7 +28,7 @@ from headgate.cli.main import main
 from headgate.errors import Unauthorized
 from headgate.redis.client import call, open_client
 from tests.e2e.shop import Shop
-from tests.support.checkout import DEADLINE_S, ROOT, make_environment
+from tests.support.checkout import DEADLINE_S, ROOT, install_wheel, make_environment
 from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
 from tests.support.unstarted_gateway import know_revocations
@@ -102,16 +102,24 @@ class Reader:
         self._thread.join(DEADLINE_S)
 
 
-@pytest.fixture(scope="module")
-def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A reader's project: an empty folder with an environment, into which README's lines have installed both packages."""
+@pytest.fixture(scope="module", params=["local packages", pytest.param("packages of the index", marks=pytest.mark.nightly)])
+def project(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader's project: an empty folder with an environment, into which README's lines have installed both packages.
+
+    At night pip fetches the packages that the wheel needs, which takes longer than all that is done with them.
+    """
     folder = tmp_path_factory.mktemp("project")
     (folder / "dist").mkdir()
     shutil.copy2(wheel, folder / "dist")
     pack = ("npm", "pack", "--silent", "--ignore-scripts", "--workspace", "web", "--pack-destination", str(folder / "dist"))
     subprocess.run(pack, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
-    make_environment(folder / ".venv")
-    shell(only_block("sh", "pip install"), folder)
+    pip_line, npm_line = only_block("sh", "pip install").splitlines()
+    if request.param == "local packages":
+        install_wheel(wheel, folder / ".venv")
+    else:
+        make_environment(folder / ".venv")
+        shell(pip_line, folder)
+    shell(npm_line, folder)
     return folder
 
 

@@ -38,13 +38,6 @@ def test_publish_for_a_user_goes_to_the_users_own_topic(run: Run, redis_client: 
     assert fields[b"topic"] == b"users.dora.mail"
 
 
-def test_publish_says_that_an_id_was_known(run: Run) -> None:
-    """The second time nothing is added."""
-    run("publish", "a", "1", "--id", "same")
-
-    assert run("publish", "a", "1", "--id", "same").stdout.endswith(" id same (duplicate, not added)\n")
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -65,27 +65,7 @@ def test_a_list_is_a_line_each_page_by_page(run: Run, store: Store, letters: Dea
     assert rest.stdout.startswith(f"{third} ")
     assert rest.stdout.endswith(" rejected 3 orders.3.paid (ana@example.com): it is bad\n")
     assert rest.stderr == "3 dead letters in all\n"
-
-
-def test_json_has_everything_and_an_unreadable_payload_as_text(run: Run, store: Store) -> None:
-    """One object on a line."""
-    bury(store, 1)
-    bury(store, 2, why="unreadable", data=b"\xff{")
-
-    first, second = (json.loads(line) for line in run("list", "sink", "--json").stdout.splitlines())
-
-    assert {name: first[name] for name in ("why", "reason", "epoch", "offset", "topic", "event_id", "key", "data")} == {
-        "why": "rejected",
-        "reason": "it is bad",
-        "epoch": "e" * 16,
-        "offset": 1,
-        "topic": "orders.1.paid",
-        "event_id": "id1",
-        "key": "",
-        "data": {"a": "\x7f"},
-    }
-    assert {"id", "time"} < first.keys()
-    assert (second["why"], second["data"]) == ("unreadable", "\ufffd{")
+    assert [json.loads(line)["offset"] for line in run("list", "sink", "--json").stdout.splitlines()] == [1, 2, 3]
 
 
 def test_one_is_shown_with_its_data(run: Run, store: Store, letters: DeadLetters) -> None:
@@ -100,12 +80,13 @@ def test_one_is_shown_with_its_data(run: Run, store: Store, letters: DeadLetters
 
 
 def test_letters_are_dropped_and_put_back_by_id_or_all(run: Run, store: Store, letters: DeadLetters) -> None:
-    """It gives the number; an unknown id does not count."""
+    """It gives the number. An unknown id does not count, and is a fault, as it may be misspelt."""
     bury(store, 1, 2, 3, 4)
     first, second, _, _ = (letter.id for letter in letters.page())
 
-    assert run("drop", "sink", first, "1-1").stdout == "1 dropped\n"
-    assert run("retry", "sink", second).stdout == "1 to be tried again\n"
+    for command, letter, told in (("drop", first, "1 dropped\n"), ("retry", second, "1 to be tried again\n")):
+        done = run(command, "sink", letter, "1-1")
+        assert (done.exit_code, done.stdout, "1 are no dead letters" in done.stderr) == (1, told, True)
     assert [letter.task.offset for letter in letters.page()] == [3, 4]
     assert run("retry", "sink", "--all").stdout == "2 to be tried again\n"
     assert letters.count() == 0
@@ -162,16 +143,6 @@ def test_a_wrong_command_is_told(run: Run, store: Store, arguments: tuple[str, .
     assert (result.stdout, result.exit_code) == ("", status)
     assert says in result.stderr
     assert "hunter2" not in result.stderr
-
-
-def test_a_letter_that_is_not_there_is_a_fault_after_what_is_done(run: Run, store: Store, letters: DeadLetters) -> None:
-    """Its name may be misspelt; the others are worked on."""
-    bury(store, 1, 2)
-    first, second = (letter.id for letter in letters.page())
-
-    for command, letter in (("drop", first), ("retry", second)):
-        done = run(command, "sink", letter, "1-1")
-        assert (done.exit_code, done.stdout[:2], "1 are no dead letters" in done.stderr) == (1, "1 ", True)
 
 
 def test_one_that_has_never_run_has_no_letters(run: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

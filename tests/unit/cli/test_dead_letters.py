@@ -33,11 +33,17 @@ def test_a_letter_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.parametrize(("why", "data"), [("rejected", {"a": 1}), ("unreadable", '{"a": 1}')])
-def test_a_letter_as_json_has_its_data(capsys: pytest.CaptureFixture[str], why: str, data: object) -> None:
+@pytest.mark.parametrize(
+    ("why", "kept", "data"),
+    [("rejected", b'{"a": 1}', {"a": 1}), ("unreadable", b'{"a": 1}', '{"a": 1}'), ("unreadable", b"\xff{", "\ufffd{")],
+)
+def test_a_letter_as_json_has_its_data(capsys: pytest.CaptureFixture[str], why: str, kept: bytes, data: object) -> None:
     """As JSON; as text where it could not be read, as it may be no JSON then."""
-    task = Task("e" * 16, 7, "orders.7.paid", "id7", 1000, b'{"a": 1}', "")
+    task = Task("e" * 16, 7, "orders.7.paid", "id7", 1000, kept, "")
     with running(as_json=True):
         _print_letter(DeadLetter("5-0", 1_700_000_000_000, why, "bad", task))
     told = json.loads(capsys.readouterr().out)
-    assert (told["id"], told["why"], told["offset"], told["topic"], told["data"]) == ("5-0", why, 7, "orders.7.paid", data)
+    assert told == {
+        "id": "5-0", "time": 1_700_000_000_000, "why": why, "reason": "bad", "epoch": "e" * 16, "offset": 7,
+        "topic": "orders.7.paid", "event_id": "id7", "key": "", "data": data,
+    }  # fmt: skip

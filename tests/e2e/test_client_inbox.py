@@ -54,7 +54,7 @@ def wait_for_items(page: Page, count: int) -> None:
     wait_until(page, lambda shown: len(shown["items"]) == count)
 
 
-@pytest.mark.parametrize("way", ["tabs", "stream"])
+@pytest.mark.parametrize("way", ["tabs", pytest.param("stream", marks=pytest.mark.nightly)])
 def test_what_is_read_in_one_tab_is_read_in_the_other_and_after_a_reload(
     context: BrowserContext, gateway: GatewayProcess, inbox: Inbox, way: str
 ) -> None:

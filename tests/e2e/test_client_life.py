@@ -232,7 +232,7 @@ def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publ
 @pytest.mark.parametrize(
     ("inbox", "before", "after"),
     [
-        (400, 300, 600),
+        (150, 110, 230),
         # The default limit: 6,500 messages wait when the connection is cut.
         pytest.param(10_000, 6_500, 2_500, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
     ],

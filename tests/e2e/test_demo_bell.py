@@ -19,6 +19,7 @@ def gateway(start_gateway: StartGateway) -> GatewayProcess:
     return start_gateway(None, "--demo")
 
 
+@pytest.mark.nightly
 def test_an_item_is_for_the_others_and_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
     """Ben fails an order: Ana has an item and a notice that names him, and he has none. Reading it lowers the count.
 

@@ -127,24 +127,24 @@ def wait_until_sent(page: Page) -> None:
 def test_publishes_of_a_page_without_network_survive_its_reload(
     open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
-    """Two hundred, kept over a reload without network. The log has each once, in order, and the new page learns of each.
+    """Fifty, kept over a reload without network. The log has each once, in order, and the new page learns of each.
 
     Two more than there is room for are refused at once, and there is room again when all are sent.
     """
     page = open_page()
     wait_until_up(page)
     take_network(context, page)
-    assert page.evaluate("page.publish(1, 202, page.open(200))") == 200
+    assert page.evaluate("page.publish(1, 52, page.open(50))") == 50
     assert page.evaluate("page.fates") == ["limit_reached", "limit_reached"]
     page.reload()
     wait_until(page, "window.page !== undefined")
-    assert pending(page) == 200
+    assert pending(page) == 50
     assert logged() == []
     context.set_offline(False)
-    wait_until(page, "page.receipts.length === 200")
-    assert logged() == page.evaluate("page.receipts") == list(range(1, 201))
-    assert page.evaluate("page.restored") == 200
-    page.evaluate("page.publish(203, 203, page.open(1))")
+    wait_until(page, "page.receipts.length === 50")
+    assert logged() == page.evaluate("page.receipts") == list(range(1, 51))
+    assert page.evaluate("page.restored") == 50
+    page.evaluate("page.publish(53, 53, page.open(1))")
     wait_until(page, "page.fates.length === 1")
     assert page.evaluate("page.fates") == ["published"]
 

@@ -1007,6 +1007,14 @@ describe("connection", () => {
     assert.equal(gateway.connects[1].token, "old");
   });
 
+  it("reads the answer of a fetch as the token, and calls the function again after a failed one", async () => {
+    const refused = [];
+    const answers = [new Response("<html>502 Bad Gateway</html>", { status: 502 }), new Response("t")];
+    open({ token: async () => answers.shift() }).on("connection:refused", (error) => refused.push([error.code, error.retry, error.cause.message]));
+    await gateway.welcome();
+    assert.deepEqual([refused, gateway.connects.map(({ token }) => token)], [[["token_unavailable", true, "HTTP 502"]], ["t"]]);
+  });
+
   it("tells a refresh that failed, even if the token function threw nothing, and tries again", async () => {
     mock.method(Math, "random", () => 0);
     mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.now() });

@@ -368,8 +368,12 @@ export const HeadgateError: {
 export type Overflow = "catch_up" | "latest" | "drop";
 /** Where in the log a subscription starts. After an offset, at a time (milliseconds since 1970), or with the last events of the pattern. */
 export type Since = { offset: number; epoch?: string | undefined } | { time: number } | { last: number };
-/** A token, or a function that returns one. `null`, `undefined`: the client is anonymous. */
-export type TokenSource = string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>);
+/** `null`, `undefined`: the client is anonymous. */
+type Token = string | null | undefined;
+/** The answer of `fetch`, whose text is the token. If it has failed, as in `ok`, the client calls the function again later. */
+type TokenAnswer = { ok: boolean; status: number; text: () => Promise<string> };
+/** A token, or a function that returns one, such as `() => fetch("/token")`. */
+export type TokenSource = Token | (() => Token | TokenAnswer | Promise<Token | TokenAnswer>);
 
 /** Options of `connect`. */
 export interface ConnectOptions {

@@ -1,7 +1,9 @@
 /**
  * Tokens: where the present one comes from, and when the next one is due. The gateway verifies them.
  *
- * @typedef {string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>)} TokenSource
+ * @typedef {string | null | undefined} Token
+ * @typedef {{ ok: boolean, status: number, text: () => Promise<string> }} Answer of `fetch`
+ * @typedef {Token | (() => Token | Answer | Promise<Token | Answer>)} TokenSource
  */
 import { HeadgateError } from "../language/errors.js";
 import { checkRule } from "../language/options.js";
@@ -20,10 +22,16 @@ export function createTokens(source) {
   /** undefined: none. @type {string | null | undefined} */
   let given;
 
-  /** Return the source's token. An error of the source becomes `token_unavailable`. */
+  /** Return the source's token. An error of the source, and a failed answer, become `token_unavailable`. */
   async function ask() {
     try {
-      const token = await (asks ? source() : source);
+      /** @type {any} */
+      let token = await (asks ? source() : source);
+      if (token?.text) {
+        // The gateway would refuse an error page for good.
+        if (!token.ok) throw Error(`HTTP ${token.status}`);
+        token = await token.text();
+      }
       checkRule("token", "string null", token);
       return token;
     } catch (error) {

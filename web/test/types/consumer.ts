@@ -55,8 +55,8 @@ declare module "headgate" {
   }
 }
 
-const base: ConnectOptions = { token: () => fetch("/token").then((answer) => answer.text()) };
-const gate = connect<Topics>("https://example.com", { ...base, resync: ({ count, lost }) => [count?.toFixed(), lost] });
+const base: ConnectOptions = { token: () => fetch("/token") };
+const gate = connect<Topics>("https://example.com", { ...base, token: async () => (await fetch("/token")).text(), resync: ({ count, lost }) => [count?.toFixed(), lost] });
 const id = String(42);
 
 // Handlers.

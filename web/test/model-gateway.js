@@ -312,6 +312,8 @@ class ModelGateway extends Log {
   isPromised = (pattern) => pattern in this.acknowledged;
   /** The position from which each pattern was acknowledged last, once that is delivered. */
   acknowledged = {};
+  /** Called with the position after which the last so many events of a pattern come, once that is delivered. */
+  began = () => {};
   /** Called with each position that a CONNECT resumes from, and the patterns that it carries. */
   resumes = () => {};
   /** Called with each event of the log that the page says its handlers have had, as a trace reports it. */
@@ -390,19 +392,16 @@ class ModelGateway extends Log {
     this.#kept.clear();
     const { from, welcome } = this.resume(resume);
     const base = from ?? { epoch: this.epoch, offset: this.head };
+    this.#reader.begin(base.offset, Boolean(from));
+    for (const { pattern, since } of subscriptions) if (since) results.find((each) => each.pattern === pattern).after = this.#reader.past(pattern, since);
     this.#emit("welcome", {
       session: `s${nth}`, ...welcome,
       subscriptions: results,
     }, () => {
       this.#welcomed = true;
-      for (const { pattern, since } of subscriptions) this.acknowledged[pattern] ??= { ...base, ...since };
+      for (const { pattern, since } of subscriptions) this.#began(pattern, since, { ...base, ...since }, results.find((each) => each.pattern === pattern).after);
     });
-    this.#reader.begin(base.offset, Boolean(from));
-    if (!resume) {
-      const pasts = subscriptions.filter(({ since }) => since);
-      for (const { pattern, since } of pasts) this.#reader.past(pattern, since);
-      return;
-    }
+    if (!resume) return;
     if (!from) this.#lost();
     else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
   }
@@ -429,15 +428,21 @@ class ModelGateway extends Log {
     const isNew = !this.#subscribed.has(pattern);
     this.#subscribed.set(pattern, overflow);
     let offset = head;
+    let start;
     if (since) {
-      const start = this.#reader.past(pattern, since, isNew);
+      start = this.#reader.past(pattern, since, isNew);
       // An epoch of which nothing is left is not in the lineage, and brings all of the log. The page asks for the part that it lacks.
       if (!since.last) offset = Math.max(start, since.epoch === undefined ? since.offset : this.lines.shared(epoch, since));
     }
     else if (isNew) this.#reader.join(pattern);
-    return [{ ok: true, pattern, epoch, offset: head }, () => {
-      if (!this.isPromised(pattern)) this.acknowledged[pattern] = { epoch, offset };
-    }];
+    return [{ ok: true, pattern, epoch, offset: head, after: start }, () => this.#began(pattern, since, { epoch, offset }, start)];
+  }
+
+  /** A pattern is acknowledged. The last so many events come after a position that only the gateway knows. */
+  #began(pattern, since, { epoch, offset }, start) {
+    if (since) this.began(pattern, { epoch, offset: start });
+    if (since?.last) offset = start;
+    if (!this.isPromised(pattern)) this.acknowledged[pattern] = { epoch, offset };
   }
 
   /** Return the refusal of a pattern of which the application cannot say whether it allows it. */
@@ -652,23 +657,40 @@ export class Oracle {
   /** Brought by repairs above the client's position, which has not passed them. */
   #ahead = new Set();
   #last = null;
+  #isLast;
+  /** Where the past of the last so many events begins. @type {{ epoch: string, offset: number } | undefined} */
+  #start;
+  /** The position of the page when it listened. */
+  newFrom = Infinity;
   /** Where the promise begins. It is set once, when the application was notified that the subscription is active. */
   base = null;
 
-  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] @param {{ epoch: string, offset: number } | null} [asked] nothing up to there may come from the past @param {boolean} [newest] a newer event of the topic may replace one */
-  constructor(gateway, pattern, ordered = true, asked = null, newest = false) {
+  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] @param {{ epoch: string, offset: number } | null} [asked] nothing up to there may come from the past; undefined: as the gateway says @param {boolean} [newest] a newer event of the topic may replace one */
+  constructor(gateway, pattern, ordered = true, asked, newest = false) {
     Object.assign(this, { gateway, pattern, ordered, asked, newest });
+    this.#isLast = asked === undefined;
+  }
+
+  /** The past of the last so many events begins after a position, or after a lower one where it is asked for again; null: after one that the page does not know. */
+  began(position) {
+    if (!this.#isLast) return;
+    if (!position) this.#isLast = false;
+    else if (position.offset < (this.#start?.offset ?? this.newFrom)) this.#start = position;
+    else this.#start ??= { ...position, offset: this.newFrom };
+    this.asked &&= this.#isLast ? this.#start : null;
   }
 
   /** Another handler of the pattern asks for the past. What this one saw may come once more. */
   past() {
-    this.ordered = false;
+    this.ordered = this.#isLast = false;
     this.asked = null;
     this.#again = new Set(this.#seen);
   }
 
   promised() {
     this.base ??= this.gateway.acknowledged[this.pattern];
+    // Of several pasts that were asked for, all are acknowledged.
+    if (this.#isLast) this.asked = this.#start;
   }
 
   #fail(text) {
@@ -700,6 +722,7 @@ export class Oracle {
     }
     if (reason === "log_lost") {
       this.#again = new Set(this.#seen);
+      this.#isLast = false;
       this.asked = null;
     }
     this.#last = null;

@@ -66,6 +66,8 @@ async function history(seed) {
   };
   gateway.resumes = (...at) => all((oracle) => oracle.resumed(...at));
   gateway.isPromised = (pattern) => oracles.get(pattern)?.base;
+  // The page cannot tell an offset of another epoch from one that the log has lost.
+  gateway.began = (pattern, position) => oracles.get(pattern)?.began([null, position.epoch].includes(gate.state.epoch) ? position : null);
   gateway.ended = (pattern) => {
     ended++;
     // What is made up for may follow later events that came for another pattern, also for a handler that comes before the page knows.
@@ -89,11 +91,13 @@ async function history(seed) {
     const { since, overflow } = options;
     const { epoch, offset } = gate.state;
     // An offset is of the epoch in which the page is, up to its position. A repair may bring what a full queue has left out before.
-    const asked = since?.offset && !overflow ? { epoch: epoch ?? gateway.epoch, offset: Math.min(since.offset, offset ?? Infinity) } : null;
+    // That of the last so many is known once the gateway has named it.
+    const asked = !since || overflow ? null : since.last ? undefined : { epoch: epoch ?? gateway.epoch, offset: Math.min(since.offset, offset ?? Infinity) };
     const newest = overflow === "latest";
     const oracle = new Oracle(gateway, pattern, !since && overflow !== "drop" && !late.has(pattern), asked, newest);
     if (gate.state.subscriptions[pattern] === "active") oracle.base = { epoch, offset };
     oracles.set(pattern, oracle);
+    oracle.newFrom = offset ?? Infinity;
     if (offset === null) early.add(oracle);
     let lastSent = 0;
     oracle.subscription = gate.subscribe(pattern, options, (data, { offset, replayed }) => {

@@ -28,7 +28,7 @@ from headgate.errors import Forbidden, HeadgateError, InvalidEvent, InvalidReque
 from headgate.events.event import Event
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.events.wire.requests import MAX_OFFSET, Position, Replay, read_history, read_replay
+from headgate.events.wire.requests import MAX_OFFSET, Position, Replay, Subscription, read_history, read_replay
 from headgate.node.presence.presence import Presence
 from headgate.redis.inbox import InboxPage, read_current
 from headgate.redis.log import Entry, Head
@@ -113,8 +113,8 @@ class Namespace:
         """Return whether a client has joined and not left since."""
         return self.clients.get(client.session) is client
 
-    def subscribe(self, client: Client, request: object) -> str:
-        """Make a subscription active, as `Subscriptions.add_all` does for each; return the pattern.
+    def subscribe(self, client: Client, request: object) -> Subscription:
+        """Make a subscription active, and return it, as `Subscriptions.add_all` does for each.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused: nothing has

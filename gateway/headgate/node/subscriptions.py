@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec.structs import replace
+
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
 from headgate.delivery.matcher import SubscriptionMatcher
+from headgate.delivery.state import Phase
 from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.events.topic import check_pattern, is_wildcard
 from headgate.events.wire.packets import SUBSCRIBE, Overflow
 from headgate.events.wire.requests import Since, Subscription, read_subscription
-from headgate.runtime.loop import Signal
+from headgate.runtime.loop import Signal, spawn
 from headgate.settings.settings import Settings
 
 from .log_search import Line
@@ -62,12 +65,12 @@ class Subscriptions:
         """The number of active subscriptions."""
         return self._matcher.subscriptions
 
-    def add_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
+    def add_all(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
         """Make subscriptions `{pattern, overflow?, since?}` active, or change their policy.
 
-        Returns for each its pattern, or the error that refused it. From then on every matching event above the bus's position
+        Returns each of them, or the error that refused it. From then on every matching event above the bus's position
         comes. With `since`, the events of the pattern after that point come first, from the log. May switch greenlets, until
-        Redis has confirmed each pattern new here.
+        Redis has confirmed each pattern new here. Each `since` is returned as the offset after which its events begin.
 
         One request to Redis covers all of them, and one reading of the log serves every `since`. Limits are checked before
         grants, so a forbidden pattern counts against them as well. Raises Unauthorized if the client left during the call.
@@ -82,7 +85,9 @@ class Subscriptions:
                 self._apply_new_grants(client, outcomes)
         finally:
             self._admitted.pop(client, None)
-        return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
+            if client.state.phase is Phase.COLLECTING:
+                spawn(self._read_pasts, client)
+        return outcomes
 
     def _add(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
         """Activate the subscriptions among the outcomes. Replaces those that fail by errors."""
@@ -100,6 +105,10 @@ class Subscriptions:
                     pending = deque((index, wanted) for index, wanted in pending if index not in errors)
                 else:
                     self._activate_all(client, pending, epoch, starts, needed)
+                    left = {index for index, _ in pending}
+                    for index, start in starts.items():
+                        if index not in left and isinstance(wanted := outcomes[index], Subscription):
+                            outcomes[index] = replace(wanted, since=Since(offset=start, epoch=epoch))
         finally:
             for pattern in needed:
                 self._bus.release(pattern)
@@ -138,6 +147,11 @@ class Subscriptions:
             raise Unauthorized(UnauthorizedReason.LEFT)
 
     # -- private, in the order of a subscribe ---------------------------------------------------------------------
+
+    def _read_pasts(self, client: Client) -> None:
+        """Begin to read the requested pasts, once for all requests that arrived together, unless the next one has begun."""
+        if client not in self._admitted:
+            client.pasts_complete()
 
     def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
         """Read requests, and check first the limits and then the client's grants. Lets the loop run."""
@@ -289,22 +303,19 @@ class Subscriptions:
         rest. The matcher takes over the needs of patterns new here, and they leave `needed`. Raises Unauthorized: the client
         left during the call.
         """
-        try:
-            with self._share as share:
-                # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end. Find them again.
-                while pending and (not starts or epoch == self._bus.epoch):
-                    self.check_in(client)
-                    if starts and self._feed.under_way:
-                        before = len(pending)
-                        self._activate_after_pass(client, pending, epoch, starts, needed)
-                        share.pause()
-                        if len(pending) == before:
-                            break
-                    elif not self._activate_next(client, pending, starts, needed, share.pause):
-                        break
+        with self._share as share:
+            # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end. Find them again.
+            while pending and (not starts or epoch == self._bus.epoch):
                 self.check_in(client)
-        finally:
-            client.pasts_complete()
+                if starts and self._feed.under_way:
+                    before = len(pending)
+                    self._activate_after_pass(client, pending, epoch, starts, needed)
+                    share.pause()
+                    if len(pending) == before:
+                        break
+                elif not self._activate_next(client, pending, starts, needed, share.pause):
+                    break
+            self.check_in(client)
 
     def _activate_next(
         self, client: Client, pending: _Pending, starts: _Starts, needed: _Needed, is_over: Callable[[], object]

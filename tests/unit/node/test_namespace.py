@@ -24,7 +24,7 @@ from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidReq
 from headgate.events.event import Event
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
-from headgate.events.wire.requests import Position
+from headgate.events.wire.requests import Position, Subscription
 from headgate.node.log_search import Line
 from headgate.node.namespace import Namespace
 from headgate.redis.inbox import InboxPage
@@ -293,9 +293,9 @@ def test_a_client_that_waits_too_long_to_search_the_log_is_refused(
 WORST = [f"#.{letter}.#.{number}.#" for letter in "abcdefgh" for number in range(16)]
 
 
-def asked(outcomes: list[str | HeadgateError]) -> list[str]:
+def asked(outcomes: list[Subscription | HeadgateError]) -> list[str]:
     """The outcome of each request: the pattern, or the code of the refusal and the name of the limit."""
-    return [one if isinstance(one, str) else one.parts.get("name", one.code) for one in outcomes]
+    return [one.pattern if isinstance(one, Subscription) else one.parts.get("name", one.code) for one in outcomes]
 
 
 def test_subscriptions_beyond_a_limit_are_refused_before_anything_is_decided(
@@ -327,7 +327,7 @@ def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, w
     ]
     outcomes = namespace.subscriptions.add_all(client, [*requests, {"pattern": "one.too.many.*"}])
     assert asked(outcomes)[-1] == "wildcards"
-    assert all(isinstance(outcome, str) for outcome in outcomes[:-1])
+    assert all(isinstance(outcome, Subscription) for outcome in outcomes[:-1])
     assert (client.subscriptions.wildcards, client.subscriptions["b.0.*"]) == (32, Overflow.DROP)
 
 
@@ -390,6 +390,9 @@ def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace:
     assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
     assert (log.heads, log.reads) == (1, 10)
     assert (client.starts["b"], client.starts["none.7"], client.starts["soon.7"]) == (989, 1000, 69)
+    assert [each.answer["after"] for each in outcomes if isinstance(each, Subscription)] == [1000] * 100 + [
+        client.starts[f"soon.{number}"] for number in range(20)
+    ] + [989]
     namespace.subscribe(client, {"pattern": "b", "since": {"last": 5}})
     assert (log.heads, log.reads) == (2, 10)
 
@@ -489,6 +492,17 @@ def test_an_event_that_comes_live_between_subscriptions_is_not_read_too(namespac
     assert "event" not in names(wired)
 
 
+def test_pasts_that_are_asked_for_together_are_read_together(namespace: Namespace, wired: WiredClient) -> None:
+    """The second request has come with the first, though its own answer takes a while; no event goes ahead of the answers."""
+    searching(namespace, ["a"] * 10)
+    client = joined(namespace, wired, "other")
+    namespace.subscribe(client, {"pattern": "a", "since": {"offset": 8}})
+    namespace.subscribe(client, {"pattern": "#", "since": {"last": 5}})
+    assert (client.state.phase, client.position, client.starts) == (Phase.COLLECTING, 5, {"a": 8, "#": 5})
+    gevent.sleep()
+    assert (client.state.phase, client.position) == (Phase.READING, 5)
+
+
 def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behind_that(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,7 +530,8 @@ def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behin
     next(passing, None)
     assert (client.state.phase, client.base, client.starts) == (Phase.COLLECTING, 11, {"a": 3})
     assert asked_for_more == []
-    assert subscribing.get(timeout=30) == "a"
+    assert subscribing.get(timeout=30).answer == {"pattern": "a", "after": 3}
+    gevent.sleep()
     assert client.state.phase is Phase.READING
     other.close()
 
@@ -612,7 +627,8 @@ def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Name
     """The first client keeps it for all; each takes its needs along when it leaves."""
     first = joined(namespace, wired, "a.b")
     second = namespace.join("second", Identity("user", ("#",)), wired.connection)
-    assert namespace.subscriptions.add_all(second, [{"pattern": "a.b"}, {"pattern": "c"}, {"pattern": "c"}]) == ["a.b", "c", "c"]
+    requests = [{"pattern": "a.b"}, {"pattern": "c"}, {"pattern": "c"}]
+    assert asked(namespace.subscriptions.add_all(second, requests)) == ["a.b", "c", "c"]
     assert needs(namespace) == {"a.b": 1, "c": 1}
     namespace.leave(first.session)
     assert needs(namespace) == {"a.b": 1, "c": 1}
@@ -633,7 +649,7 @@ def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked
         namespace.leave(first.session)
 
     monkeypatch.setattr(namespace.bus, "wait_for", wait_for)
-    assert namespace.subscriptions.add_all(second, [{"pattern": "new"}, {"pattern": "had"}]) == ["new", "had"]
+    assert asked(namespace.subscriptions.add_all(second, [{"pattern": "new"}, {"pattern": "had"}])) == ["new", "had"]
     assert waited == ["new", "had"]
     assert needs(namespace) == {"new": 1, "had": 1}
 
@@ -649,11 +665,8 @@ def test_a_pattern_that_redis_does_not_confirm_refuses_its_own_subscriptions_onl
             raise BusUnavailable("not confirmed")
 
     monkeypatch.setattr(namespace.bus, "wait_for", wait_for)
-    asked = [{"pattern": pattern} for pattern in ("lost", "new", "lost", "had")]
-    outcomes = namespace.subscriptions.add_all(client, asked)
-    assert [each if isinstance(each, str) else each.code for each in outcomes] == [
-        "bus_unavailable", "new", "bus_unavailable", "had",
-    ]  # fmt: skip
+    requests = [{"pattern": pattern} for pattern in ("lost", "new", "lost", "had")]
+    assert asked(namespace.subscriptions.add_all(client, requests)) == ["bus_unavailable", "new", "bus_unavailable", "had"]
     assert needs(namespace) == {"new": 1, "had": 1}
 
 
@@ -743,7 +756,7 @@ def test_no_event_outside_a_clients_grants_ever_arrives(seed: int) -> None:
         wired.connection.owners = (client,)
         outcomes = namespace.subscriptions.add_all(client, [{"pattern": pattern} for pattern in WORDS])
         namespace.resume(client, None)
-        accepted = {outcome for outcome in outcomes if isinstance(outcome, str)}
+        accepted = {outcome.pattern for outcome in outcomes if isinstance(outcome, Subscription)}
         granted = set().union(*(REACH[grant] for grant in grants))
         assert all(REACH[pattern] <= granted for pattern in accepted), (grants, accepted)
         # Topics of four words distinguish patterns of up to three, wildcards included.

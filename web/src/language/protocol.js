@@ -7,7 +7,7 @@
  * @typedef {{ epoch: string, offset: number }} Position a place in the log
  * @typedef {{ pattern: string, overflow?: Overflow, since?: Since }} SubscribeRequest
  * @typedef {{ code: string, message: string, retry?: boolean, retryAfterS?: number, [part: string]: any }} WireError
- * @typedef {{ pattern: string, ok: boolean, error?: WireError }} SubscribeResult
+ * @typedef {{ pattern: string, ok: boolean, after?: number, error?: WireError }} SubscribeResult `after`: the offset after which the requested past begins
  * @typedef {{ maxPayloadBytes?: number, inboundPerS?: number, inboundBurst?: number, [name: string]: any }} Limits
  *
  * @typedef {object} Welcome

@@ -5,17 +5,19 @@
  * pattern's handlers may see, and where a replay continues after a reconnection. The gateway sends a replay in order and then everything later, so the
  * first new event above the acknowledgement ends it.
  *
- * A replayed event may belong to the replay of another pattern that matches the same topic. Handlers see such an event too, but it does not show how far
- * their own replay is. So the client notes every event until the replay is over, and asks for the whole replay again. If an event can only belong to its own
- * replay, because the welcome has acknowledged it or no other replay is under way, everything before it has come too, and the replay continues from there.
+ * A replayed event may belong to the replay of another pattern that matches the same topic. Handlers see such an event too if it lies after the start of
+ * their own replay, which the acknowledgement names, but it does not show how far their own replay is. So the client notes every event until the replay is
+ * over, and asks for the whole replay again. If an event can only belong to its own replay, because the welcome has acknowledged it or no other replay is
+ * under way, everything before it has come too, and the replay continues from there.
  *
  * Handlers of one pattern may ask for several replays. The gateway reads them in one pass, from the earliest start; for a later request that starts earlier
  * it goes back. Events that came before a handler asked may come once more.
  *
  * @import { Position, Since } from "../language/protocol.js"
- * @typedef {{ asked: Since[], from: number, had: Set<number>, beyond: number, to: number, epoch?: string, own?: boolean }} Replay `asked`: everything
- *   that is not over; `from`: no event at or below that offset is a part of it; `had`: the offsets above it that came; if they were too many, those up to
- *   `beyond` are missing; `to`, `epoch`: of the acknowledgement; `own`: whether it is certain that the gateway sends this replay
+ * @typedef {{ asked: Since[], from: number, after: number, had: Set<number>, beyond: number, to: number, epoch?: string, own?: boolean }} Replay `asked`:
+ *   everything that is not over; `from`: no event at or below that offset is a part of it; `after`: the same for what has been acknowledged; `had`: the
+ *   offsets above it that came; if they were too many, those up to `beyond` are missing; `to`, `epoch`: of the acknowledgement; `own`: whether it is certain
+ *   that the gateway sends this replay
  */
 import { withSince } from "../language/since.js";
 
@@ -41,8 +43,8 @@ export function createReplays(givenUp, over = () => {}) {
   function add(pattern, since, start, had = new Set()) {
     const replay = replays.get(pattern);
     if (replay) isMixed = true;
-    const { asked = [], from = Infinity, beyond = NOTHING } = replay ?? {};
-    replays.set(pattern, { asked: withSince(asked, since), from: Math.min(from, start), had, beyond, to: Infinity });
+    const { asked = [], from = Infinity, after = Infinity, beyond = NOTHING } = replay ?? {};
+    replays.set(pattern, { asked: withSince(asked, since), from: Math.min(from, start), after, had, beyond, to: Infinity });
   }
 
   return {
@@ -81,18 +83,24 @@ export function createReplays(givenUp, over = () => {}) {
         if (position && follows(pattern)) asked = withSince(asked, position);
         if (asked.length > 1) isMixed = true;
         // An offset above the position may not exist in its epoch.
-        Object.assign(replay, { asked, from: Math.min(replay.from, position?.offset ?? Infinity), to: Infinity, own: false });
+        Object.assign(replay, { asked, from: Math.min(replay.from, position?.offset ?? Infinity), after: Infinity, to: Infinity, own: false });
         ask(pattern, asked);
       }
     },
 
     /**
-     * A pattern is acknowledged, with the newest offset of the log. Later events are not part of a replay.
+     * A request of a pattern is acknowledged. The last one has the newest offset of the log. Later events are not part of a replay.
      * @param {string} pattern @param {number} [to] @param {string} [epoch] if it is later than the client's @param {boolean} [own] whether nothing else comes before it
+     * @param {number} [after] no event at or below it is a part of the request @param {boolean} [isLast] whether it was the last request
      */
-    acknowledge(pattern, to = Infinity, epoch, own) {
+    acknowledge(pattern, to = Infinity, epoch, own, after = NOTHING, isLast = true) {
       const replay = replays.get(pattern);
-      if (replay) Object.assign(replay, { to, epoch, own });
+      if (!replay) return;
+      after = replay.after = Math.min(replay.after, after);
+      if (!isLast) return;
+      Object.assign(replay, { from: Math.max(replay.from, after), to, epoch, own });
+      // The last so many are others by the time that they are asked for again.
+      if (after > NOTHING) replay.asked = [{ offset: after }];
     },
 
     /** The pattern has lost its last handler. @param {string} pattern */
@@ -104,6 +112,7 @@ export function createReplays(givenUp, over = () => {}) {
     rollBack(to) {
       for (const replay of replays.values()) {
         replay.from = Math.min(replay.from, to);
+        if (replay.after < Infinity) replay.after = Math.min(replay.after, to);
         replay.asked = replay.asked.map((since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since));
         replay.beyond = Math.min(replay.beyond, to);
         if (!replay.epoch && replay.to < Infinity) replay.to = Math.min(replay.to, to);
@@ -146,7 +155,7 @@ export function createReplays(givenUp, over = () => {}) {
       if (replay.own) {
         replay.from = offset;
         replay.asked = [{ offset }];
-      } else replay.asked = replay.asked.map((/** @type {any} */ since) => (since.epoch || since.offset < offset ? since : { offset: offset - 1 }));
+      }
       return true;
     },
   };

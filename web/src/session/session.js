@@ -128,7 +128,7 @@ export function createSession(gate, address, options) {
       const was = cursor.position()?.epoch;
       welcome(message);
       if (cursor.position()?.epoch !== was) gaps.doubt();
-      for (const { pattern, ok } of message.subscriptions) if (ok) acknowledged(pattern, message.offset, message.epoch, true);
+      for (const each of message.subscriptions) if (each.ok) acknowledged(each, message.offset, message.epoch, true);
     },
     cursor: gaps.follow,
     gap(/** @type {Gap} */ gap) {
@@ -192,10 +192,16 @@ export function createSession(gate, address, options) {
     else if (position) subscriptions.rewind(pattern, replays.miss(pattern, position, cursor.seen()));
   }
 
-  /** @param {string} pattern @param {number} [offset] the newest of the log @param {string} [epoch] @param {boolean} [isFirst] whether nothing came before it */
-  function acknowledged(pattern, offset, epoch, isFirst) {
+  /**
+   * @param {import("../language/protocol.js").SubscribeResult} result @param {number} [offset] the newest of the log @param {string} [epoch]
+   * @param {boolean} [isFirst] whether nothing came before it
+   */
+  function acknowledged({ pattern, after }, offset, epoch, isFirst) {
+    // In another epoch the same offset may be one that the log has lost.
+    if (epoch === cursor.position()?.epoch) epoch = undefined;
+    else after = undefined;
     // Only the acknowledgement of the last request ends all replays.
-    if (!subscriptions.find(pattern)?.replays.length) replays.acknowledge(pattern, offset, epoch === cursor.position()?.epoch ? undefined : epoch, isFirst);
+    replays.acknowledge(pattern, offset, epoch, isFirst, after, !subscriptions.find(pattern)?.replays.length);
   }
 
   /**

@@ -9,7 +9,7 @@
  *
  * @typedef {object} RequestsOwner
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
- * @property {(pattern: string, offset?: number, epoch?: string) => void} acknowledged with the newest position of the log
+ * @property {(answer: any, offset?: number, epoch?: string) => void} acknowledged with the newest position of the log
  * @property {{ isUp: () => boolean, request: (name: string, body: object) => Promise<any> }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {() => void} changed
@@ -74,7 +74,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
       // Not if the subscription has ended since.
       const isActive = subscription.is("requested") && subscription.sent === sent;
       answered(undefined);
-      if (isActive) acknowledged(subscription.pattern, answer?.offset, answer?.epoch);
+      if (isActive) acknowledged({ ...answer, pattern: subscription.pattern }, answer?.offset, answer?.epoch);
     }, answered);
   }
 

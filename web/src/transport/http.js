@@ -253,9 +253,9 @@ export function createHttp(address, { path = "" }, owner) {
     if (ended.length) take(STATUS, { ended });
     for (const { name, body, settle: done } of asked.slice()) {
       if (name === SUBSCRIBE) {
-        const { ok, error } = subscriptions.find((/** @type {any} */ each) => each.pattern === body.pattern) ?? {};
+        const { ok, after, error } = subscriptions.find((/** @type {any} */ each) => each.pattern === body.pattern) ?? {};
         if (!ok) drop(body.pattern);
-        done(ok ? { ok, pattern: body.pattern, epoch: start.epoch, offset: start.offset } : { ok, error });
+        done(ok ? { ok, pattern: body.pattern, epoch: start.epoch, offset: start.offset, after } : { ok, error });
       } else if (name === REFRESH) done({ ok: true, user });
       else if (name !== PRESENCE || body.act === "leave") done({ ok: true, pattern: body.pattern });
     }

@@ -164,6 +164,26 @@ describe("Cursor", () => {
     assert.deepEqual(expected(), [["p", { epoch: "e", offset: 40 }], ["q", { epoch: "e", offset: 40 }]]);
   });
 
+  it("admits nothing of another pattern's past that lies before its own, once the gateway has named its start", () => {
+    welcome("e", 50);
+    replays.expect("p", { last: 5 });
+    replays.expect("p", { time: 9 });
+    replays.expect("q", { offset: 10 });
+    replays.acknowledge("p", 50, undefined, false, 45, false);
+    assert.equal(who(44, replayed), "pq");
+    replays.acknowledge("p", 50, undefined, false, 40);
+    assert.deepEqual([40, 41, 46].map((offset) => who(offset, replayed)), ["q", "pq", "pq"]);
+  });
+
+  it("asks for the same past again where the last so many events are others by then, and for all of one that is not acknowledged", () => {
+    welcome("e", 50);
+    replays.expect("p", { last: 5 });
+    replays.expect("q", { last: 9 });
+    replays.acknowledge("p", 50, undefined, false, 45);
+    who(48, replayed);
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 45 }], ["q", { last: 9 }]]);
+  });
+
   it("takes a past that begins above the position for one from there, on another connection: its epoch may have ended before", () => {
     welcome("e", 0);
     replays.expect("p", { offset: 7 });

@@ -189,9 +189,9 @@ describe("a stream over HTTP", () => {
     const second = asked[1];
     assert.deepEqual(second.body.resume, { epoch: "e", offset: 101 });
     assert.deepEqual(second.body.subscriptions, [{ pattern: "a" }, { pattern: "b", overflow: "drop", since: { offset: 50 } }]);
-    await second.welcome(102);
+    await second.welcome(102, { subscriptions: [{ pattern: "a", ok: true }, { pattern: "b", ok: true, after: 50 }] });
     await second.write(event(102));
-    assert.deepEqual(outcome.settled, { ok: true, pattern: "b", epoch: "e", offset: 102 });
+    assert.deepEqual(outcome.settled, { ok: true, pattern: "b", epoch: "e", offset: 102, after: 50 });
     assert.deepEqual(offsets(), [101, 102]);
     assert.equal(named("arrived").filter(([, name]) => name === "welcome").length, 1);
     await second.write(event(103));

@@ -56,6 +56,11 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
     overflow: Overflow
     since: Since | None
 
+    @property
+    def answer(self) -> dict[str, Any]:
+        """What an acknowledgement says of it, such as the offset after which its past begins (a `since` by its offset)."""
+        return {"pattern": self.pattern} if self.since is None else {"pattern": self.pattern, "after": self.since.offset}
+
 
 class Handled(NamedTuple):
     """A page's report on whether its handlers have had an event, which it knows above the offset `since`, and its position."""

@@ -19,7 +19,7 @@ from headgate.delivery.client import Client
 from headgate.errors import AuthorizeFailed, BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import STATUS, WELCOME, notice_packet
-from headgate.events.wire.requests import Position, check_text, read_resume
+from headgate.events.wire.requests import Position, Subscription, check_text, read_resume
 from headgate.node.access.access import Access
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
@@ -310,7 +310,7 @@ class Joining:
             connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
 
     def _results(
-        self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[str | HeadgateError]
+        self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[Subscription | HeadgateError]
     ) -> list[dict[str, Any]]:
         """Return the welcome's result for each subscription. A refused one does not affect the others."""
         results: list[dict[str, Any]] = []
@@ -326,7 +326,7 @@ class Joining:
                     {"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, counted, outcome)}
                 )
             else:
-                results.append({"pattern": outcome, "ok": True})
+                results.append({**outcome.answer, "ok": True})
         return results
 
     def leave(self, namespace: Namespace, session: str, reason: str) -> None:

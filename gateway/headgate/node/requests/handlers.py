@@ -194,8 +194,8 @@ class Handlers:
 
 
 def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-    pattern = namespace.subscribe(client, body)
-    return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
+    subscription = namespace.subscribe(client, body)
+    return {**subscription.answer, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
 
 
 def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:

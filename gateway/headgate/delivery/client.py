@@ -359,8 +359,8 @@ class Client:
     def notify_log_lost(self, cursor: Frame) -> None:
         """Report the loss of the log and the position in the new one, in their place and never left out.
 
-        Offsets begin again, so gaps and kept events go first, even if the queue is full. They are one notice per reason, and frames
-        with reserved room.
+        Offsets begin again, so gaps and kept events go first, even if the queue is full. They are one notice per reason, and
+        frames with reserved room.
         """
         self._report_gaps()
         self._hand_over_latest()

@@ -9,6 +9,7 @@ import pytest
 from tools.transport_table import Size, corners, main, pins, readers, sizes
 
 
+@pytest.mark.nightly
 def test_the_table_of_this_checkout_has_one_reader_of_http(capsys: pytest.CaptureFixture[str]) -> None:
     """And it counts lines."""
     assert main() == 0

@@ -256,7 +256,7 @@ class UnauthorizedReason(StrEnum):
     NO_TOKEN = "no_token", "no token was shown"
     NOT_ACCEPTED = "not_accepted", "the token was missing or not accepted"
     TOO_LARGE = "too_large", "the token is too large"
-    MALFORMED = "malformed", "that is not a signed JWT"
+    MALFORMED = "malformed", "that is not a signed JWT (alone, without Bearer, quotes or blanks)"
     UNSUPPORTED_HEADER = "unsupported_header", "the token's header asks for something that is not accepted"
     UNKNOWN_KEY = "unknown_key", "the token names no key that is configured here"
     ALGORITHM_MISMATCH = "algorithm_mismatch", "the token's algorithm is not that of its key"

@@ -31,10 +31,18 @@ _TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One event. An unknown name is refused, since `user` or `namespace` would promise more than `topic` does.
+
+    `time`, `epoch` and `offset`, which `headgate replay` writes, are ignored.
+    """
+
     topic: str
     data: msgspec.Raw
     id: str | None = None
+    time: msgspec.Raw = msgspec.Raw()
+    epoch: msgspec.Raw = msgspec.Raw()
+    offset: msgspec.Raw = msgspec.Raw()
 
 
 _decode = msgspec.json.Decoder(_Line).decode

@@ -50,7 +50,7 @@ def lines(count: int) -> list[bytes]:
 def test_lines_go_in_batches_in_their_order(publisher: Recording) -> None:
     """Blank ones do not count; ids of lines that have one are kept."""
     told: list[int] = []
-    given = [b'{"topic":"a","data":1,"id":"first","time":5,"offset":9}\n', b"\n", *lines(MAX_BATCH_EVENTS)]
+    given = [b'{"topic":"a","data":1,"id":"first","time":5,"epoch":"e","offset":9}\n', b"\n", *lines(MAX_BATCH_EVENTS)]
     outcome = Bulk(publisher).publish(given, told.append)
     assert [len(batch) for batch in publisher.batches] == [MAX_BATCH_EVENTS, 1]
     assert publisher.batches[0][0] == "first"
@@ -86,6 +86,7 @@ def test_equal_lines_of_two_files_are_two_events(publisher: Recording, tmp_path:
         (b'{"data":1}', "topic"),
         (b'{"topic":"a"}', "data"),
         (b'{"topic":5,"data":1}', "topic"),
+        (b'{"topic":"a","data":1,"user":"ana"}', "unknown field `user`"),
         (b'{"topic":"a..b","data":1}', "invalid topic"),
         (b'{"topic":"a","data":1,"id":"a b"}', "invalid event id"),
         (b'{"topic":"a","data":"' + b"x" * 99 + b'"}', "above the limit of 100 bytes"),

@@ -144,6 +144,8 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None) ->
     statuses = Groups(client, namespace).statuses()
     if not statuses:
         need_known(client, namespace)
+        if not wants_json():
+            echo(f"no consumer has worked in {namespace}", err=True)
     for status in statuses:
         is_configured = None if configured is None else (namespace, status.name) in configured
         value = {**dataclasses.asdict(status), "configured": is_configured}

@@ -94,12 +94,17 @@ def test_without_a_file_nothing_is_said_of_one(run: Run, open_group: OpenGroup, 
     assert json.loads(run("list", "--json").stdout)["configured"] is None
 
 
-def test_a_consumer_of_another_namespace_is_not_listed(run: Run, open_group: OpenGroup, sink_folder: SinkFolder) -> None:
+def test_a_consumer_of_another_namespace_is_not_listed(
+    run: Run, open_group: OpenGroup, sink_folder: SinkFolder, redis_url: str
+) -> None:
     """And a table of the file counts for its own namespace."""
     open_group("sink")
     sink_folder.configure('[settings]\nnamespaces = ["chat", "notifications"]\n[consumers.sink]\nnamespace = "chat"\n')
 
-    assert run("list", "--namespace", "chat").stdout == ""
+    Publisher(redis_url, namespace="chat").publish("a", 1)  # or the namespace is unknown
+    empty = run("list", "--namespace", "chat")
+    assert (empty.stdout, empty.stderr) == ("", "no consumer has worked in chat\n")
+    assert run("list", "--namespace", "chat", "--json").stderr == ""
     assert run("list").stdout.endswith(", not configured\n")
 
 

@@ -741,7 +741,7 @@ class World:
             client, connection = slot.client, slot.connection
             if client is None or connection is None or connection.closed:
                 continue
-            waiting = sum(owner is client for _, owner in connection.queue._data or ()) + client.kept
+            waiting = sum(owner is client for _, owner in connection.queue._data or ()) + len(client._latest or ())
             assert client.offered == client.sent + client.discarded + client.conflated + waiting, "every event is accounted for"
             assert connection.holds == (not client.state.direct)
             marks = [frame for frame, _ in connection.queue._data or () if b'subscribed"' in frame.packet]

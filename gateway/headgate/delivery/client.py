@@ -122,11 +122,6 @@ class Client:
         self._latest: Latest | None = None
         self._line_notice: _LineNotice | None = None
 
-    @property
-    def kept(self) -> int:
-        """Newest events of topics that wait outside the queue."""
-        return len(self._latest) if self._latest is not None else 0
-
     # -- subscriptions --------------------------------------------------------------------------------------------
 
     def subscribe(self, pattern: str, overflow: Overflow) -> bool:
@@ -546,7 +541,8 @@ class Client:
     def _make_room(self) -> None:
         """Conflate the queue if all subscriptions are `latest` and only their events are queued; else order forbids it."""
         queue = self.connection.queue
-        own = self.offered - 1 - self.sent - self.discarded - self.conflated - self.kept  # without the event that found no room
+        kept = len(self._latest or ())
+        own = self.offered - 1 - self.sent - self.discarded - self.conflated - kept  # without the event that found no room
         if own == queue.frames and all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
             for frame in queue.discard(self):
                 if frame.tally is not None:

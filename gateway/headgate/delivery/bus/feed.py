@@ -270,7 +270,7 @@ class Feed:
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head read after the last acknowledgement."""
         head = yield from self._ask(out.Do.CONFIGURE)
-        if not self._is_announced(head):
+        if head.database != self._database:  # it publishes on the channels of another
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
         if (fault := self._library_fault(head)) is not None:
             yield from self._close(fault)
@@ -366,15 +366,11 @@ class Feed:
         another epoch without a lineage comes from an older library. Until a gateway has announced its database, the library
         publishes nothing.
         """
-        if not head.epoch or not self._is_announced(head):
+        if not head.epoch or head.database != self._database:
             return False
         if head.epoch == self.epoch:
             return head.offset >= self.offset
         return head.lineage is not None
-
-    def _is_announced(self, head: Head) -> bool:
-        """Return whether the library publishes on the channels of our database."""
-        return head.database == self._database
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
         was_offset = self.offset

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.gateway")
 
-# The names, ids and escapes that a message adds to its payload. A larger message ends the connection (1009). For a payload
-# above its limit in a message below this limit, the acknowledgement has a refusal, and the connection stays.
+# The names, ids and escapes that a message adds to its payload. A larger message ends the connection (1009). A payload above its
+# limit in a smaller message is refused in the acknowledgement, and the connection stays.
 ENVELOPE_BYTES = 4096
 
 
@@ -137,9 +137,9 @@ class Gateway:
     def reload(self, wanted: Settings) -> tuple[list[str], list[str]]:
         """Apply other settings, as far as a running gateway can (`changes`), and read keys and schemas again.
 
-        Returns the HEADGATE_ names of differing settings, first those in force now, then those that need a restart.
-        If the file of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError, without a
-        change, for invalid schemas.
+        Returns the HEADGATE_ names of differing settings, first those in force now, then those that need a restart. If the file
+        of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError, without a change, for
+        invalid schemas.
         """
         settings, applied, needs_restart = changes(self.settings, wanted, () if self.access.logins.takes_tokens else OF_TOKENS)
         apply_schemas = self.publisher.prepare_schemas(settings.schemas, settings.schema_check_in_force())
@@ -156,8 +156,8 @@ class Gateway:
         """Notify clients to move to another gateway, refuse new ones, and end the remaining connections one after the other.
 
         A client that waits for the answer of a function moves after it. If this gateway is `alone`, all move at once, after the
-        last answer. The gateway is not ready from now on. Waits about `within_s` seconds at most, and not at all without clients
-        and functions. `close` comes next.
+        last answer. The gateway is no longer ready. Waits about `within_s` seconds at most, and not at all without clients and
+        functions. `close` comes next.
         """
         self.population.drain.run(within_s, alone=alone)
 
@@ -191,9 +191,9 @@ class Gateway:
         return True
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request for a WebSocket below WSGI (transport/http_routes.py). Leave any other to the application.
+        """Answer a request for a WebSocket below WSGI (transport/http_routes.py); None leaves any other to the application.
 
-        Returns None also when a session has taken over the socket. Raises ConnectionResetError: the client is gone.
+        None also means that a session has taken over the socket. Raises ConnectionResetError: the client is gone.
         """
         if "transport=websocket" not in request.head.query or not self.answers_to(request.environ):
             return None

@@ -51,8 +51,7 @@ def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
     """Return `{ready, bus, build, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and clients are admitted, which requires that the revocations are known. `admission` shows
-    whether there is room for new clients. A full gateway stays ready, because a balancer would otherwise fill up the others in
-    turn.
+    whether there is room. A full gateway stays ready, because a balancer would otherwise fill up the others in turn.
     """
     states: dict[str, NamespaceHealth] = {}
     for name, namespace in namespaces.items():

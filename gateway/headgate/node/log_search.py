@@ -1,8 +1,8 @@
 """Searches one namespace's log for clients, and knows its line of epochs.
 
-In: requests of a client. Out: the head of the log, pages to replay, and the offsets at which requested pasts begin. Searches
-run one at a time over one connection. Each client (by its user, or its address) reads at a limited rate. Both limits may make
-the caller wait.
+In: requests of a client. Out: the head of the log, pages to replay, and the offsets at which requested pasts begin. Searches run
+one at a time over one connection, and each client (by its user, or its address) reads at a limited rate. Both may make the caller
+wait.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from headgate.settings.settings import Settings
 
 # One acknowledgement of `replay` carries at most about this much payload.
 REPLAY_BYTES = 65536
-# A search that gets no turn in this time is refused, and may be retried. Each search may take as long as it takes to notice a
-# dead Redis.
+# A search without a turn in this time is refused, and may be retried. Each may take as long as noticing a dead Redis.
 SEARCH_TURN_S = 10.0
-# A client without reads left waits for its next page this long in all, and is then refused.
+# A client without reads left waits this long in all for its pages, and is then refused.
 READ_WAIT_S = 10.0
 
 
@@ -102,10 +101,7 @@ class LogSearch:
         return events, next_ if next_ <= wanted.last else None
 
     def page_back(self, pattern: str, before: int, epoch: str | None, limit: int) -> tuple[list[Event], int | None]:
-        """Return matching events of one page of the log below an offset, newest first, and the offset to continue from, if any.
-
-        At most `limit`, and about REPLAY_BYTES of them. May switch greenlets. Raises as `page`.
-        """
+        """Return at most `limit` matching events of one page of the log below an offset, newest first. Otherwise as `page`."""
         first = max(1, before - PAGE_EVENTS)
         with self._turn_to_search() as log:
             entries = log.page(first - 1, before - 1, epoch=epoch)
@@ -151,10 +147,9 @@ def _part(entries: Iterable[Entry], pattern: str, limit: int) -> tuple[list[Even
 
 
 class Line:
-    """The line of the log, as this gateway knows it, for positions of clients in any epoch.
+    """The line of the log for positions of clients in any epoch, from the lineage of the feed.
 
-    It uses the lineage of the feed. Before it reports a loss it asks Redis, because the position may come from another gateway,
-    further ahead.
+    Before it reports a loss it asks Redis, because the position may come from another gateway, further ahead.
     """
 
     def __init__(self, bus: Bus, feed: LiveFeed, search: LogSearch) -> None:
@@ -163,8 +158,7 @@ class Line:
     def end_of(self, epoch: str, offset: int) -> int | None:
         """Return the newest offset at which a position of an epoch is on the line; None for an unknown epoch.
 
-        The answer refers to the epoch of the bus on return. Waits for Redis if this gateway does not know the position to be on
-        the line.
+        The answer refers to the epoch of the bus on return. Waits for Redis unless the position is known to be on the line.
 
         Raises:
             BusUnavailable: the log continues in an epoch that the feed has not seen yet. Its next fence will.

@@ -57,7 +57,7 @@ class ReceiptCheck:
                 self._wait(receipt)
 
     def fenced(self) -> None:
-        """Check the receipts from before the fence that has just passed."""
+        """Check the receipts from before the fence, which has just passed."""
         for epoch, waiting in list(self._waiting.items()):
             if waiting.since_s >= self._bus.fence_began_s:
                 continue

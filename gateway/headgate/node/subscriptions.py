@@ -3,8 +3,7 @@
 In: requests of clients. Out: patterns in the matcher, with their interest at the bus; clients that read a past from the log
 (`Client.ask_past`).
 
-Work on subscriptions takes a share of the loop, and lets the loop run between two of them, because 128 contrived ones
-take 60 ms.
+The work takes a share of the loop, and lets the loop run between two subscriptions, because 128 contrived ones take 60 ms.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _Needed: TypeAlias = dict[str, None]
 
 
 class Subscriptions:
-    """See the module. `clients` are the joined clients by session. `settings` may be replaced. Existing subscriptions stay."""
+    """See the module. `clients` are the joined clients by session. Other `settings` leave existing subscriptions unchanged."""
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class Subscriptions:
         return outcomes
 
     def _add(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
-        """Activate the subscriptions among the outcomes. Replaces those that fail by errors."""
+        """Activate the subscriptions among the outcomes, and replace failed ones by errors."""
         pending = deque([(index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription)])
         # The bus keeps each pattern without a client for us until it is active. Its first client then keeps it.
         needed: _Needed = {}
@@ -119,9 +118,9 @@ class Subscriptions:
             self._remove(pattern, client)
 
     def end_each(self, client: Client, refusal: Callable[[str], HeadgateError | None]) -> Iterator[tuple[str, HeadgateError]]:
-        """End a client's subscriptions for which `refusal` returns an error; yield each pattern ended, and its error.
+        """End a client's subscriptions for which `refusal` returns an error; yield the pattern and error of each.
 
-        The loop may run between two of them. Raises Unauthorized: the client left during the call.
+        The loop may run between two. Raises Unauthorized: the client left during the call.
         """
         with self._share:
             for pattern in tuple(client.subscriptions):
@@ -134,7 +133,7 @@ class Subscriptions:
 
     def forget(self, client: Client) -> None:
         """End all subscriptions of a client after it left. Lets the loop run."""
-        # Until then the matcher still returns the client for events, but it takes none.
+        # The matcher still returns the client for events meanwhile, but it takes none.
         with self._share:
             for pattern in tuple(client.subscriptions):
                 self._remove(pattern, client)
@@ -142,7 +141,7 @@ class Subscriptions:
         client.subscriptions.clear()
 
     def check_in(self, client: Client) -> None:
-        """Refuse a client that was disconnected or left during a wait. Raises Unauthorized: `left`."""
+        """Refuse a client that left or was disconnected during a wait. Raises Unauthorized: `left`."""
         if self._clients.get(client.session) is not client:
             raise Unauthorized(UnauthorizedReason.LEFT)
 
@@ -154,7 +153,7 @@ class Subscriptions:
             client.pasts_complete()
 
     def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
-        """Read requests, and check first the limits and then the client's grants. Lets the loop run."""
+        """Read requests, and check the limits, then the client's grants. Lets the loop run."""
         outcomes: list[Subscription | HeadgateError] = []
         held, settings, identity = client.subscriptions, self.settings, client.identity
         fresh: set[str] = set()
@@ -231,17 +230,14 @@ class Subscriptions:
         return read_subscription(request)
 
     def _kept(self) -> Callable[[str], object]:
-        """Return a function that returns whether a client here keeps an active pattern. Valid until the loop runs."""
+        """Return a check of whether a client here keeps an active pattern. Valid until the loop runs."""
         has_client, is_active = self._matcher.subscribed, self._bus.active
         if self._bus.all_active:
             return has_client
         return lambda pattern: has_client(pattern) is not None and is_active(pattern)
 
     def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: _Needed) -> dict[int, HeadgateError]:
-        """Acquire from the bus the patterns that no client here keeps; return an error for each that fails. Waits for Redis.
-
-        Adds each of them to `needed`.
-        """
+        """Acquire the patterns that no client here keeps, and add them to `needed`; return the errors. Waits for Redis."""
         is_kept = self._kept()
         fresh = dict.fromkeys(
             [wanted.pattern for _, wanted in pending if wanted.pattern not in needed and not is_kept(wanted.pattern)]
@@ -285,11 +281,10 @@ class Subscriptions:
             return self._bus.epoch, {}, dict.fromkeys(asked, error.with_traceback(None))
 
     def _on_line(self, since: Since) -> Since:
-        """Return a `since` without an epoch. For a position that the log has lost it is the newest one before. May wait for
-        Redis.
+        """Return a `since` without an epoch; for a position that the log has lost, the newest one before it.
 
-        For an epoch that the log never had, the past is the whole log, with a gap for the trimmed part. Raises BusUnavailable,
-        BusRefused: as `Line.end_of`.
+        For an epoch that the log never had, the past is the whole log, with a gap for the trimmed part. May wait for Redis.
+        Raises BusUnavailable, BusRefused: as `Line.end_of`.
         """
         if since.offset is None or since.epoch is None or since.epoch == self._bus.epoch:
             return since
@@ -299,9 +294,8 @@ class Subscriptions:
     def _activate_all(self, client: Client, pending: _Pending, epoch: str | None, starts: _Starts, needed: _Needed) -> None:
         """Make subscriptions active, one after the other.
 
-        Leaves in `pending` the subscriptions with `starts` of an earlier epoch, and from the first unsecured one on all the
-        rest. The matcher takes over the needs of patterns new here, and they leave `needed`. Raises Unauthorized: the client
-        left during the call.
+        Those with `starts` of an earlier epoch, and all from the first unsecured one on, stay in `pending`. The matcher takes
+        over the needs of patterns new here, and they leave `needed`. Raises Unauthorized: the client left during the call.
         """
         with self._share as share:
             # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end. Find them again.
@@ -320,9 +314,9 @@ class Subscriptions:
     def _activate_next(
         self, client: Client, pending: _Pending, starts: _Starts, needed: _Needed, is_over: Callable[[], object]
     ) -> bool:
-        """Activate subscriptions until `is_over`, which is called between two. Returns False if the next is not secured.
+        """Activate subscriptions until `is_over`, called between two, returns that the loop has run or must run.
 
-        `is_over` says whether the loop has run or must run.
+        Returns False if the next is not secured.
         """
         is_kept = self._kept()
         while pending:
@@ -354,7 +348,7 @@ class Subscriptions:
     def _activate(self, client: Client, wanted: Subscription, start: int | None, needed: _Needed) -> None:
         """Give a client the live events of its subscription and, with an offset, those after it from the log.
 
-        Both happen in one step. A live event between the two would come from the log again.
+        In one step, as a live event between the two would come from the log again.
         """
         pattern = wanted.pattern
         if client.identity is not self._admitted.get(client) and not client.identity.may_subscribe(pattern):

@@ -4,9 +4,9 @@ In: the kinds of questions, each from the part that knows the answer; messages o
 revocations. Out: the answers, written to Redis by one of MAX_WORKERS greenlets, off the event path. Questions that may wait for
 an application have as many greenlets to themselves, so a hanging authenticator delays no other question.
 
-Rules. 1. Bounded. A question beyond MAX_WAITING, or older than its asker's wait, is dropped. The asker then lists this process
-as silent. 2. A fault costs the answer and a log line, at most one in ten seconds for all faults of its kind.
-A Redis that takes no answers refuses every one, and a script may ask thousands.
+Rules. 1. A question beyond MAX_WAITING, or older than its asker's wait, is dropped. The asker then lists this process as silent.
+2. A fault costs the answer and a log line, at most one in ten seconds for its kind, as a Redis that takes no answers refuses
+   every one, and a script may ask thousands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ log = structlog.get_logger("headgate.answers")
 
 MAX_WAITING = 1000
 MAX_WORKERS = 4
-# Faults of a body, which is not JSON, has another shape, or has a text that is not Unicode.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 

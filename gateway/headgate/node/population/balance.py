@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 from headgate.runtime.machine import between
 
-# As in workers/board.py, which gives newcomers to the workers with fewer.
+# As in workers/board.py, for newcomers.
 ABOVE_MEAN = 1.05
 FEW = 4
 # A proxy that chooses at random sends some clients back. With two gateways it is half of them.
 BUDGET = 3
-# How many turns it takes each process to read the others again.
+# Turns in which each process reads the others again.
 LOOKS = 4
 # After a stall, the loop catches up on at most this.
 AT_ONCE_S = 1.0
@@ -41,11 +41,10 @@ class State(Enum):
 
     RESTING = "resting"
     MOVING = "moving"
-    SPENT = "spent"
-    """It has used up its budget for this occasion and still has too many, because clients come back."""
+    SPENT = "spent"  # its budget for this occasion, and it still has too many clients, because they come back
 
 
-# To RESTING from every state, because a new occasion renews it.
+# To RESTING from every state, as a new occasion renews it.
 _MACHINE = between(
     "balance",
     {

@@ -1,8 +1,8 @@
 """Lists this process's clients for the list of all gateways, with the state of each, those with trouble first.
 
-In: questions and requests to all processes (services/clients.py). Out: rows in the requested order, in parts of PART_ROWS;
-calls on the evictions and the regranting, with an audit log line for each that changed something here. The list is not on the
-event path. The work takes a share of the loop, a slice at a time, so listing 10,000 clients delays nothing.
+In: questions and requests to all processes (services/clients.py). Out: rows in the requested order, in parts of PART_ROWS; calls
+on the evictions and the regranting, with an audit log line for each that changed something here. The work takes a share of the
+loop, a slice at a time, so listing 10,000 clients delays nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,10 @@ from headgate.transport.socketio_face import SocketIOFace
 
 from .evictions import Evictions
 
-# Time slice for reading clients.
-SHARE_S = 0.0005
+SHARE_S = 0.0005  # time slice for reading clients
 # Rows in one write to Redis. No write may hold up the loop for longer than a slice.
 PART_ROWS = 100
-# Patterns of a client in a page. `client` shows all.
-SHOWN_PATTERNS = 20
+SHOWN_PATTERNS = 20  # of a client in a page; `client` shows all
 _CATCHING_UP = (Phase.ARRIVING_BEHIND, Phase.COLLECTING, Phase.READING, Phase.HANDOVER)
 _URGENCY = {Pressure.FULL: 3, Pressure.WARNED: 2, Pressure.EASED: 1, Pressure.OK: 0}
 # Prefix lengths of the networks of addresses.
@@ -87,10 +85,8 @@ class ClientList:
         return parts
 
     def _first(self, question: wire.ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
-        """Return how many clients match, and the first after the place, in order, with one more than requested if possible.
-
-        Sorts a piece at a time, and keeps no more than requested. Sorting all at once, or freeing all, takes milliseconds.
-        """
+        """Return how many clients match, and the first after the place, in order, with one more than requested if possible."""
+        # Sorting all at once, or freeing all, takes milliseconds.
         total, kept = 0, question.limit + 1
         last, after = None, question.after
         first: list[tuple[list[Any], Client]] = []

@@ -40,8 +40,7 @@ from .evictions import Evictions
 from .shedding import Shedding
 
 HEARTBEAT_S = 10
-# How often the key of a stream is checked again. ApiKeys cache each key for a second.
-CHECK_KEY_S = 1.0
+CHECK_KEY_S = 1.0  # between two checks of a stream's key; ApiKeys cache each key as long
 # A read of the other processes' counts may have begun before this client came. The next one includes it.
 MAX_LOOKS = 4
 # Patterns that a CONNECT may hold. Each has a separate result, so a client with more than its limit is not turned away.
@@ -153,7 +152,7 @@ class Joining:
 
         Args:
             is_strict: only with all its subscriptions.
-            stays: it is here for longer than one request. One that is not has nowhere to move, so a drain does not refuse it.
+            stays: it is here for longer than one request. Otherwise it has nowhere to move, and a drain does not refuse it.
 
         Raises HeadgateError as for any client, or if a subscription is refused. `leave` must follow.
         """

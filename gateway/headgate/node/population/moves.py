@@ -1,6 +1,6 @@
-"""The moves. Clients get a notice to reconnect, and each connection that does not leave soon after is ended.
+"""The moves. Clients get a notice to reconnect, and connections that do not leave soon after are ended.
 
-In: connections, at their turn. The drain (drain.py) and the rebalancing (rebalancing.py) decide that. Out: a `status` notice to
+In: connections, at the turn that the drain (drain.py) or the rebalancing (rebalancing.py) gives them. Out: a `status` notice to
 every client of the connection; the end of the connection if it is still there at the end of its time. A client leaves at a random
 moment of that time and comes back at once, with its cursor.
 """
@@ -23,13 +23,7 @@ LEAVE_WITHIN_S = 1.0
 
 
 class Moves:
-    """See the module.
-
-    Args:
-        reason: the reason for clients, the log and the metrics.
-        within_s: the time for a client to leave.
-        now_s: monotonic.
-    """
+    """See the module. Clients leave within `within_s`, and get `reason`, as do the log and the metrics. `now_s` is monotonic."""
 
     def __init__(
         self, namespaces: Mapping[str, Namespace], reason: str, within_s: float, now_s: Callable[[], float] = monotonic
@@ -64,7 +58,7 @@ class Moves:
                     connection.offer_control(self._frames[cast(Client, owner).namespace])
 
     def end_late(self, spared: Collection[object] = ()) -> None:
-        """End the connections after their time, but not those that are `spared`. Never waits."""
+        """End the connections after their time, except `spared` ones. Never waits."""
         now_s = self._now_s()
         for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s and each not in spared]:
             del self._until_s[connection]

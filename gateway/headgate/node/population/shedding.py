@@ -9,10 +9,10 @@ to retry after, so that clients refused together return apart.
 
 Rules. 1. Joined clients are never disconnected. 2. While the loop lags, all newcomers are refused, at the handshake, where it
 is cheapest. 3. The last twentieth of `max_clients` is for returning clients. Their CONNECT has `resume`, which costs nothing to
-read. A client may claim it falsely, but gains only a part of this reserve.
+read. A client that claims it falsely gains only a part of this reserve.
 
-One late beat is a pause of the process or its machine, so shedding begins after LATE_BEATS in a row. It ends when for CALM_S no
-beat was later than half of LAG_S.
+One late beat is a pause of the process or its machine, so shedding begins after LATE_BEATS in a row. It ends after CALM_S without
+a beat later than half of LAG_S.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ log = structlog.get_logger("headgate.shedding")
 
 LATE_BEATS = 3
 CALM_S = 5.0
-# One place in this many is for clients that come back.
-RETURNING_SHARE = 20
-# From this lag on, a beat counts as late.
-LAG_S = 1.0
+RETURNING_SHARE = 20  # one place in this many is for returning clients
+LAG_S = 1.0  # of a late beat
 # The ranges of the time after which a refused client may come back. A client must leave first, or the loop catch up.
 FULL_RETRY_S = (5, 20)
 LAG_RETRY_S = (3, 10)
@@ -45,11 +43,9 @@ class State(Enum):
     """Whether newcomers are admitted, and the change that may come next."""
 
     ADMITTING = "admitting"
-    STRAINED = "strained"
-    """Beats are late; newcomers still come in."""
+    STRAINED = "strained"  # beats are late, and newcomers are still admitted
     SHEDDING = "shedding"
-    RECOVERING = "recovering"
-    """Beats are on time; newcomers are still refused."""
+    RECOVERING = "recovering"  # beats are on time, and newcomers are still refused
 
 
 class Step(Enum):
@@ -79,12 +75,7 @@ _REFUSING = frozenset({State.SHEDDING, State.RECOVERING})
 
 
 class Shedding:
-    """See the module.
-
-    Args:
-        max_clients: the limit of clients, which may be replaced; 0 for none.
-        count: returns the number of clients.
-    """
+    """See the module. `count` returns the number of clients. Their limit, `max_clients` (0: none), may be replaced."""
 
     def __init__(
         self,

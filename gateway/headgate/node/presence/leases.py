@@ -2,12 +2,13 @@
 
 In: each process's last beat in Redis, at each of our checks. Out: the dead processes.
 
-Rules. 1. A process is dead when its beat has not changed for LEASE_S on our monotonic clock while we were in touch with Redis the
-whole time. A process whose beat has disappeared is treated the same, because Redis may have lost it. 2. Redis' clock counts
-only at our first check. A process that looks dead then may have died earlier, or Redis was unreachable for everyone until now
-and all of them are about to beat again. It is `unsure` for BACK_S. 3. If no other process has beaten by the end of that time,
-we are alone, and it is dead as soon as its lease ends by Redis' clock, rather than one lease later. If another has, that one
-has watched for longer, and we apply rule 1.
+Rules.
+1. A process is dead when its beat has not changed for LEASE_S on our monotonic clock while we were in touch with Redis the whole
+   time. A process without a beat is treated the same, because Redis may have lost it.
+2. Redis' clock counts only at our first check. A process that looks dead then may have died earlier, or Redis was unreachable for
+   all processes until now, and they are about to beat again. It is `unsure` for BACK_S.
+3. If no other process has beaten by the end of that time, we are alone, and it is dead as soon as its lease ends by Redis' clock,
+   rather than one lease later. If another has, that one has watched for longer, and we apply rule 1.
 """
 
 from __future__ import annotations
@@ -20,17 +21,12 @@ from headgate.redis.presence_entries import LEASE_S
 BEAT_S = 1.0
 # Two checks further apart than this, or with a failure between them, prove nothing about the time between them.
 IN_TOUCH_S = 2.5 * BEAT_S
-# A live process beats within this time after Redis is back. A command may hang for 2 s before a retry, and we check once a
-# second.
+# A live process beats within this time after Redis is back. A command may hang for 2 s before a retry, and we check each second.
 BACK_S = 4.0
 
 
 class Leases:
-    """See the module. `now_s` is monotonic.
-
-    Args:
-        own: the asking process. Its own beats prove nothing about others.
-    """
+    """See the module. `now_s` is monotonic. The beats of the asking process, `own`, prove nothing about others."""
 
     def __init__(self, own: str = "") -> None:
         self.own = own
@@ -72,7 +68,7 @@ class Leases:
         return list(dict.fromkeys(dead))
 
     def missed(self) -> None:
-        """Record that Redis was unreachable since the last check, perhaps for others too."""
+        """Note that Redis was unreachable since the last check, perhaps for others too."""
         self._missed = True
 
     def is_unsure(self, process: str) -> bool:

@@ -1,7 +1,7 @@
 """The members of one topic connected to this process, and the places kept for broken connections. No I/O.
 
-In: connections (by session) that enter, leave or break, and the clock. Out: an `Entry` for each user, and the users whose entry
-has changed.
+In: connections (by session) that enter, leave or break, and the clock. Out: an `Entry` for each user, and the users with a
+changed entry.
 
 A broken connection counts for GRACE_S. A new connection of the same user takes its place, so a page that reconnects within that
 time causes no visible change.

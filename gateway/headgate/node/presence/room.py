@@ -7,8 +7,8 @@ While the room loads, Redis is read and messages wait. While it is live, each me
 follow its predecessor from the same process, or a broken link, puts everything in doubt. The room then loads again and keeps
 its members during that time. `loaded` computes the difference, so a doubt by itself has no effect on pages.
 
-Changed entries of a user are merged into a member at once if few are waiting, else later by `merge` in batches. The time does
-not matter, because merging reads the current entries.
+Changed entries of a user are merged into a member at once if few wait, otherwise later by `merge` in batches. The time does not
+matter, because merging reads the current entries.
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ from headgate.redis.presence_entries import Entry, Member, Written, merge, read_
 
 from .tables import IN_TOUCH_S, Message, Table, are_whole, brought_up
 
-# Messages that may wait during a read. More of them start another read.
-MAX_WAITING = 10_000
-# Users merged without yielding, about 2 ms.
-MERGED_AT_ONCE = 200
-# Size of a member in JSON without name and meta.
-_FIELDS_BYTES = 24
+MAX_WAITING = 10_000  # messages during a read; more of them start another read
+MERGED_AT_ONCE = 200  # users, in about 2 ms, before the loop may run
+_FIELDS_BYTES = 24  # of a member in JSON, without name and meta
 
 _decode = msgspec.json.Decoder(Message).decode
 
@@ -101,10 +98,7 @@ class Room:
             self._unmerged.update(dict.fromkeys(table.entries))
 
     def doubt(self) -> None:
-        """Put everything in doubt.
-
-        A waiting message that a process has no members left still counts, because Redis holds nothing more about it.
-        """
+        """Put everything in doubt. A waiting message without members still counts, as Redis holds nothing more about it."""
         self.is_live = False
         self.loads += 1
         for message in self._waiting:
@@ -113,7 +107,7 @@ class Room:
         self._waiting.clear()
 
     def missed(self) -> None:
-        """Put everything in doubt after the link broke. Redis may have been unreachable for others, too."""
+        """Put everything in doubt after the link broke, as Redis may have been unreachable for others, too."""
         self._read_s = None
         self.doubt()
 
@@ -142,12 +136,9 @@ class Room:
         self._coming[process].entries.update(read_entries(values))
 
     def loaded(self, nth: int, last: Mapping[str, Written], now_s: float) -> bool:
-        """End a read that answers doubt `nth`; return whether the room is live. If not, read again.
+        """End a read that answers doubt `nth` (from `begin`); return whether the room is live. If not, read again.
 
-        Args:
-            nth: from `begin`.
-            last: the last write of each process in Redis at the end of the read.
-            now_s: monotonic.
+        `last` is the last write of each process in Redis at the end of the read. `now_s` is monotonic.
         """
         if nth != self.loads or self.is_live:
             return self.is_live

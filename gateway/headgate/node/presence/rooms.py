@@ -26,12 +26,10 @@ from .watchers import Connection, Watchers
 
 # Members and bytes in one part of a room, because an answer has the size limit of every message.
 MAX_PAGE, MAX_PAGE_BYTES = 500, 48 * 1024
-# Text of members in one notice.
-MAX_NOTICE_BYTES = 32 * 1024
+MAX_NOTICE_BYTES = 32 * 1024  # text of members in one notice
 # After an outage of Redis, every process has written its members again within this.
 SETTLE_S = 3.0
-# It is unpredictable when a member leaves, so a refused one retries at this interval.
-MEMBERS_RETRY_S = 10
+MEMBERS_RETRY_S = 10  # of a refused member, as it is unpredictable when another leaves
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,12 +46,10 @@ class _Open:
 
 
 class Rooms:
-    """See the module. `now_s` is monotonic, `now_ms` since 1970.
+    """See the module. `process` is the id of this process. `now_s` is monotonic, `now_ms` since 1970.
 
-    Args:
-        process: id of this process.
-        opened, closed: called to subscribe to a topic, or to end that. Must not wait.
-        wanted: called when there is something to write or send. Must not wait.
+    Calls `opened` and `closed` to subscribe to a topic and to end that, and `wanted` when there is something to write or send.
+    None of them may wait.
     """
 
     def __init__(
@@ -75,7 +71,7 @@ class Rooms:
         self._topics_of: dict[str, dict[str, None]] = {}
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
-        self._unsent: dict[str, None] = {}  # topics with unsent differences or pages that are behind
+        self._unsent: dict[str, None] = {}  # topics with unsent differences or lagging pages
         self.writes = WriteBatches(process, self._entry, self._users)
 
     def __len__(self) -> int:
@@ -83,12 +79,12 @@ class Rooms:
 
     @property
     def topics(self) -> list[str]:
-        """Return the topics with members or watchers of this process."""
+        """The topics with members or watchers of this process."""
         return list(self._open)
 
     @property
     def members(self) -> int:
-        """Return how many members this process has, over all topics."""
+        """How many members this process has, over all topics."""
         return sum(len(each.own) for each in self._open.values())
 
     def room(self, topic: str) -> Room | None:
@@ -174,13 +170,9 @@ class Rooms:
     # -- the clock ----------------------------------------------------------------------------------------------------
 
     def expire(self, in_touch_since_s: float | None) -> None:
-        """End the expired places of broken connections.
+        """End the expired places of broken connections, once this process has been in touch with all others for SETTLE_S.
 
-        Waits until this process has been in touch with all others for SETTLE_S without interruption, because a client may be
-        back at another one.
-
-        Args:
-            in_touch_since_s: when that began, or None while out of touch.
+        A client may be back at another one. `in_touch_since_s` is the beginning of that time, or None while out of touch.
         """
         now_s = self._now_s()
         if in_touch_since_s is None or now_s < in_touch_since_s + SETTLE_S:
@@ -236,10 +228,7 @@ class Rooms:
     # -- to pages -----------------------------------------------------------------------------------------------------
 
     def notify(self) -> Iterator[int]:
-        """Report changes to pages, and ask pages with a missed one to read again. The caller lets the loop run at each yield.
-
-        Yields the number of pages asked to read again.
-        """
+        """Report changes to pages, and ask pages that missed one to read again; yield how many, where the loop may run."""
         for topic in list(self._unsent):
             self._unsent.pop(topic, None)  # missing if the room was closed while the loop ran
             open_room = self._open.get(topic)
@@ -262,7 +251,7 @@ class Rooms:
 
     @property
     def any_behind(self) -> bool:
-        """Whether some page waits for a notice to read again."""
+        """Whether a page waits for a notice to read again."""
         return any(self._open[topic].watchers.any_behind for topic in self._unsent)
 
     # -- private ------------------------------------------------------------------------------------------------------

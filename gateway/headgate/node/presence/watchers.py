@@ -45,11 +45,11 @@ class Watchers:
 
     @property
     def any_behind(self) -> bool:
-        """Whether some page needs a reset."""
+        """Whether a page needs a reset."""
         return bool(self._behind)
 
     def add(self, session: str, connection: Connection) -> None:
-        """Add a page that has the current version or reads the room from its beginning."""
+        """Add a page with the current version, or one that reads the room from its beginning."""
         self.remove(session)
         self._connections[session] = connection
 
@@ -59,7 +59,7 @@ class Watchers:
         return self._connections.pop(session, None) is not None
 
     def send(self, frame: Frame) -> Iterator[None]:
-        """Send a difference to every page that keeps up. The caller yields to the loop at each item."""
+        """Send a difference to every page that keeps up; yields where the loop may run."""
         for count, (session, connection) in enumerate(list(self._connections.items()), 1):
             # Skip a page added during the iteration, because it has read a later version.
             if self._connections.get(session) is connection and session not in self._behind:
@@ -71,7 +71,7 @@ class Watchers:
                 yield
 
     def send_reset(self, frame: Frame) -> int:
-        """Send a reset to lagging pages that have room again; return their number."""
+        """Send a reset to lagging pages with room again; return their number."""
         chosen = [session for session in self._behind if _has_room(self._connections[session])]
         for session in chosen:
             del self._behind[session]

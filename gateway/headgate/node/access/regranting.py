@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.gateway")
 
-# Time for a page to fetch a token and send it.
-RENEW_WITHIN_S = 30
-# How late a live client may lose ended explicit grants.
-CHECK_EVERY_S = 5.0
+RENEW_WITHIN_S = 30  # for a page to fetch a token and send it
+CHECK_EVERY_S = 5.0  # how late a live client may lose ended explicit grants
 
 
 class Regranting:
@@ -91,14 +89,14 @@ class Regranting:
             spawn(self.regrant_all, users)
 
     def take(self, client: Client, identity: Identity, *, is_notified: bool = False) -> None:
-        """Give a client another identity. With `is_notified` the client gets a notice, because it did not ask for this.
+        """Give a client another identity, with a notice if it did not ask for this (`is_notified`).
 
         Subscriptions outside the grants end at once. The application's `authorize` decides the others, and may wait. If it
         raises, the subscription ends, too, and the client may try again. Lets the loop run. Raises Unauthorized if the client
         has left.
         """
         namespace = self._namespaces[client.namespace]
-        namespace.subscriptions.check_in(client)  # otherwise it would count for ever
+        namespace.subscriptions.check_in(client)  # otherwise it would be counted for ever
         self._admission.renew(client, identity)
         client.allowed = None
 

@@ -36,20 +36,14 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class Answering(NamedTuple):
-    """How to answer one kind of question.
+    """How to answer one kind of question."""
 
-    Attributes:
-        body: the type of its body.
-        find: returns the parts of the answer; it may wait.
-        note: takes the body on arrival, in the order of the questions, even if the question is dropped. It must not wait.
-        asks_application: whether `find` may wait for application code.
-        missed: called when questions may have been missed, with a client to read their changes from Redis.
-    """
-
-    body: type
-    find: Callable[[Any], Sequence[object]]
+    body: type  # of its body
+    find: Callable[[Any], Sequence[object]]  # returns the parts of the answer; may wait
+    # Takes the body on arrival, in the order of the questions, even if the question is dropped. Must not wait.
     note: Callable[[Any], object] | None = None
-    asks_application: bool = False
+    asks_application: bool = False  # whether `find` may wait for application code
+    # Called when questions may have been missed, with a client to read their changes from Redis.
     missed: Callable[[Client], object] | None = None
 
 

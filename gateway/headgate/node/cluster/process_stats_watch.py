@@ -1,13 +1,12 @@
 """The watch on process statistics. While a console watches, this process shares its statistics each second, and puts those of all
 processes together for the console pages connected here.
 
-In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
-pages (`on_notice`), which do so too. Out: these notices; this process's statistics, through the shared table; a frame
-(process_stats.py).
+In: requests of those pages (`answer`) and notices of processes with such pages (`on_notice`), each of which keeps the watch going
+for WATCHED_S. Out: these notices; this process's statistics, through the shared table; a frame (process_stats.py).
 
-Rules. 1. Nothing on the event path does more than without a console. Counters are read, and clients are walked as for /metrics.
-2. That walk takes WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Without a
-console nothing is done. 4. Only an identity with the mark `admin` is answered. All others are refused, whatever their grants.
+Rules. 1. The event path does nothing for a console. Counters are read, and clients are walked as for /metrics. 2. That walk takes
+WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Only an identity with the mark
+`admin` is answered. All others are refused, whatever their grants.
 """
 
 from __future__ import annotations
@@ -120,12 +119,7 @@ _COUNTERS: dict[str, metrics.Totalled] = {
 
 
 class ProcessStatsWatch:
-    """See the module.
-
-    Args:
-        announce: sends the notice to all processes. Waits for Redis.
-        now_s: monotonic.
-    """
+    """See the module. `announce` sends the notice to all processes, and waits for Redis. `now_s` is monotonic."""
 
     kind = KIND
 

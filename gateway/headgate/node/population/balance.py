@@ -9,10 +9,10 @@ In: the loads of all processes, every few seconds; an occasion to balance them, 
 request. Out: how many clients to notify now (`due`).
 
 Rules. 1. A process begins when it has more than ABOVE_MEAN of its share and FEW more, and moves clients until it has its share.
-The share is the largest mean of the last LOOKS turns. No process counts the moving clients, and the reports of the others are
-some seconds old, so a single mean may be too small while clients move. 2. So a process below its share moves no client, and
-takes at most `per_s` new clients, because the excess of all is spread over those below. 3. For each occasion it notifies at
-most BUDGET times its excess. This ends the balancing if clients return to the process that they left, as with a sticky proxy.
+The share is the largest mean of the last MEAN_TURNS turns. No process counts the moving clients, and the reports of the others
+are some seconds old, so a single mean may be too small while clients move. 2. So a process below its share moves no client, and
+takes at most `per_s` new clients, because the excess of all is spread over those below. 3. For each occasion it notifies at most
+BUDGET times its excess. This ends the balancing if clients return to the process that they left, as with a sticky proxy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW = 4
 # A proxy that chooses at random sends some clients back. With two gateways it is half of them.
 BUDGET = 3
 # Turns in which each process reads the others again.
-LOOKS = 4
+MEAN_TURNS = 4
 # After a stall, the loop catches up on at most this.
 AT_ONCE_S = 1.0
 
@@ -70,18 +70,18 @@ class Balance:
         self.target = 0
         self._occasion: Occasion | None = None
         self._budget: int | None = None  # for this occasion; None before it has begun
-        self._means: deque[float] = deque(maxlen=LOOKS)
+        self._means: deque[float] = deque(maxlen=MEAN_TURNS)
         self._per_s = 0.0
         self._owed, self._owed_at_s = 0.0, 0.0
 
     def decide(self, now_s: float, own: int, others: Collection[int], occasion: Occasion | None) -> None:
-        """Take the loads of all processes. Moving starts only with an occasion and after LOOKS, and then continues."""
+        """Take the loads of all processes. Moving starts only with an occasion and after MEAN_TURNS, and then continues."""
         if occasion is not None and (self._occasion is None or occasion.at_s > self._occasion.at_s):
             self._occasion, self._budget = occasion, None
             self._move(State.RESTING)
         loads = [own, *others]
         self._means.append(sum(loads) / len(loads))
-        mean, has_means = max(self._means), len(self._means) == LOOKS
+        mean, has_means = max(self._means), len(self._means) == MEAN_TURNS
         if self.state is State.RESTING and occasion is not None and has_means and own > mean * ABOVE_MEAN + FEW:
             self.target = math.ceil(mean)
             if self._budget is None:

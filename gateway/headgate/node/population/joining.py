@@ -42,7 +42,7 @@ from .shedding import Shedding
 HEARTBEAT_S = 10
 CHECK_KEY_S = 1.0  # between two checks of a stream's key; ApiKeys cache each key as long
 # A read of the other processes' counts may have begun before this client came. The next one includes it.
-MAX_LOOKS = 4
+MAX_COUNT_TURNS = 4
 # Patterns that a CONNECT may hold. Each has a separate result, so a client with more than its limit is not turned away.
 MAX_ASKED = 1024
 KEPT_OF_ENVIRON = (
@@ -235,7 +235,7 @@ class Joining:
 
         Raises LimitReached as `Admission.check`.
         """
-        for _ in range(MAX_LOOKS):
+        for _ in range(MAX_COUNT_TURNS):
             try:
                 self._admission.check(user, address)
             except StillAsking:

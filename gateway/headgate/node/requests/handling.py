@@ -3,9 +3,9 @@
 In: a question that went to all processes (answers.py); answers of clients, which are requests (handlers.py). Out: a notice to
 each client that would get the event's topic; the sums of the answers.
 
-Rules. 1. Bounded. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has at most one open question, even
-if it reads nothing. 2. An event counts as `handled` only if a handler has had it. An answer counts only if the page is
-in the epoch of the offset, where it has notice of everything that the log has lost. 3. Nothing here is on the event path.
+Rules. 1. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has at most one open question, even if it reads
+nothing. 2. An event counts as `handled` only if a handler has had it. An answer counts only if the page is in the epoch of the
+offset, where it was notified of everything that the log has lost.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from headgate.redis.questions import AtBrowsers, HandledQuestion
 from headgate.runtime.loop import Signal, one_round
 
 MAX_ASKED = 1000
-# Half of the greenlets that answer questions may wait for pages.
-MAX_ROUNDS = 2
+MAX_ROUNDS = 2  # half of the greenlets that answer questions may wait for pages
 MAX_WAIT_MS = 1000
-# The loop runs after this many clients.
-_STRIDE = 100
+_STRIDE = 100  # clients after which the loop runs
 
 
 class Verdict(IntEnum):

@@ -23,7 +23,7 @@ from headgate.services.publisher import Prepared, Publisher, Receipt
 # One round trip is five full calls of Redis (`services/log_writer.py`). Packing it and reading its replies takes 1.4 ms.
 MAX_ROUND_EVENTS = 500
 MAX_ROUND_BYTES = 1024 * 1024
-# The queue of a namespace in all.
+# Of a namespace's queue.
 MAX_WAITING_EVENTS = 20_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 FULL_RETRY_S = 1
@@ -108,8 +108,8 @@ class PublishQueue:
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
         """Publish events, in order; return a receipt or an error for each. Switches greenlets.
 
-        With the error BusUnavailable the event may or may not have been published. Raises LimitReached, without publishing
-        anything, if the queue is full.
+        With the error BusUnavailable the event may or may not have been published. Raises LimitReached if the queue is full, and
+        publishes nothing.
         """
         size_bytes = 0
         for event in events:

@@ -22,24 +22,15 @@ MAX_REQUESTS = 64
 
 
 class Wanted(NamedTuple):
-    """A parsed request.
-
-    Attributes:
-        auth: the object of a CONNECT, as the authenticator gets it.
-        subscriptions: `{pattern, overflow?, since?}` each.
-        point: a number is an offset in the newest epoch.
-        wait_s: for a long-poll; None for an event stream.
-        is_strict: whether a refused subscription refuses the stream.
-        requests: (name, body) each, made for the client after its welcome.
-    """
+    """A parsed request."""
 
     namespace: str | None
-    auth: Mapping[str, Any]
-    subscriptions: list[Any]
-    point: Position | int | None
-    wait_s: float | None
-    is_strict: bool = True
-    requests: Sequence[tuple[str, Any]] = ()
+    auth: Mapping[str, Any]  # the object of a CONNECT, as the authenticator gets it
+    subscriptions: list[Any]  # `{pattern, overflow?, since?}` each
+    point: Position | int | None  # a number is an offset in the newest epoch
+    wait_s: float | None  # for a long-poll; None for an event stream
+    is_strict: bool = True  # whether a refused subscription refuses the stream
+    requests: Sequence[tuple[str, Any]] = ()  # (name, body) each, made for the client after its welcome
 
 
 def read_wanted(environ: Mapping[str, Any]) -> Wanted:

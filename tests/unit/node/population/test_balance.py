@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.node.population.balance import ABOVE_MEAN, BUDGET, FEW, LOOKS, Balance, Occasion, State
+from headgate.node.population.balance import ABOVE_MEAN, BUDGET, FEW, MEAN_TURNS, Balance, Occasion, State
 
 LOOK_S, TICK_S, AWAY_S = 5.0, 0.25, 0.5
 # loads → the index of the process that a client comes to
@@ -140,7 +140,7 @@ def test_without_an_occasion_nobody_moves() -> None:
 def begun(own: int) -> Balance:
     """Return the balance of a process about to move half of its clients to another one."""
     balance = Balance()
-    for number in range(LOOKS):
+    for number in range(MEAN_TURNS):
         assert balance.state is State.RESTING
         balance.decide(number * LOOK_S, own, [0], Occasion(0, 10))
     return balance

@@ -38,8 +38,7 @@ _OFF_WITH_0 = frozenset({"handshake_deadline_s", "inbound_per_s"})
 class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     """Engine.IO 4 over our sessions. python-socketio constructs it, with its keyword arguments.
 
-    Attributes:
-        settle: makes the fan-out write its waiting events, so that nothing overtakes them.
+    `settle` makes the fan-out write its waiting events, so that nothing overtakes them.
     """
 
     instead = staticmethod(instead_for_sockets)

@@ -71,9 +71,7 @@ def namespace_of(frame: Frame) -> str | None:
 class Member:
     """See the module. The fan-out needs its hash, `connection`, `direct`, `gone` and `offer`.
 
-    Attributes:
-        direct, offered, sent: frames written to the socket, put into the queue, and taken out of it.
-        gone: frames lost with the connection.
+    It counts frames written to the socket (`direct`), `offered` to the queue and `sent` from it, and `gone` with the connection.
     """
 
     __slots__ = ("_early", "_owner", "_room", "connection", "direct", "gone", "offered", "sent")
@@ -141,10 +139,7 @@ class Member:
     # -- this client alone ----------------------------------------------------------------------------------------
 
     def send(self, frames: Sequence[Frame], *, may_wait: bool) -> None:
-        """Send a packet to this client alone. Waits while its queue is too full.
-
-        If the caller cannot wait, a queue beyond its bounds ends the session.
-        """
+        """Send a packet to this client alone. Waits while its queue is too full, or ends the session if it may not wait."""
         session = self.connection
         if session.closed:
             return

@@ -117,10 +117,7 @@ class Room(dict[str, str]):
 
 
 class Pairs(Room):
-    """The clients of a namespace with their sessions, in both directions.
-
-    It has the parts of a bidict that python-socketio reads, at a fifth of the cost.
-    """
+    """The clients of a namespace with their sessions, in both directions, at a fifth of the cost of a bidict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,10 +243,7 @@ class RoomManager(Manager):  # type: ignore[misc]
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _generate_ack_id(self, sid: Any, callback: Callable[..., object]) -> int:
-        """Return the id for an event to a client or a room, with `callback` for the answer.
-
-        Callbacks for a client of this process are removed with it. For other processes, the last MAX_ASKED_ELSEWHERE are kept.
-        """
+        """Return the id for an event, with `callback` for the answer. A client of this process takes its callbacks with it."""
         if any(sid in clients.get(None, ()) for clients in self.rooms.values()):
             ack_id: int = super()._generate_ack_id(sid, callback)
             return ack_id

@@ -172,10 +172,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         return member
 
     def eio_packets(self, packet: Packet) -> list[EnginePacket]:
-        """Return the Engine.IO packets of a packet, as python-socketio encodes it. Raises what its encoding raises.
-
-        Raises ValueError for NaN or an infinity, at which a browser would disconnect.
-        """
+        """Return the Engine.IO packets of a packet. Raises what its encoding raises, and ValueError for NaN or an infinity."""
         encoded = packet.encode()
         parts = encoded if isinstance(encoded, list) else [encoded]
         if isinstance(parts[0], str) and type(packet).encode is Packet.encode:

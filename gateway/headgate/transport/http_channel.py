@@ -86,7 +86,9 @@ class Channel:
         if self._pace is not None:
             self._pace.moved(len(data))
         if self.part is Part.BODY:
-            self._give_turn(len(data), turn_bytes)
+            self._turn_bytes += len(data)
+            if self._turn_bytes >= turn_bytes:
+                self._give_turn()
         return data
 
     def send(self, data: bytes) -> None:
@@ -108,7 +110,9 @@ class Channel:
                 self._pace.moved(sent)
             left, at = left - sent, at + sent
             self.sent_bytes += sent
-            self._give_turn(sent, TURN_BYTES)
+            self._turn_bytes += sent
+            if self._turn_bytes >= TURN_BYTES:
+                self._give_turn()
 
     # -- requests and their bodies --------------------------------------------------------------------------------------
 
@@ -235,11 +239,9 @@ class Channel:
             close_hard(self.peer.fileno())
         raise TooSlow(errno.ECONNRESET, f"the {self.part.value} took too long")
 
-    def _give_turn(self, moved_bytes: int, turn_bytes: int) -> None:
-        self._turn_bytes += moved_bytes
-        if self._turn_bytes >= turn_bytes:
-            self._turn_bytes = 0
-            sleep()
+    def _give_turn(self) -> None:
+        self._turn_bytes = 0
+        sleep()
 
 
 class RequestBody(io.RawIOBase):

@@ -1,11 +1,4 @@
-"""The states of a session and the next states that each allows. No I/O.
-
-    HANDSHAKE ──► POLLING ◄──► PROBING ──► UPGRADING ──► OPEN
-        │            ▲                        │           ▲
-        │            └──── the probe failed ──┘           │
-        └──────────── a WebSocket from the start ─────────┘
-
-    every state above ──► CLOSING ──► CLOSED
+"""The states of a session and the next states that each allows, drawn in docs/architecture.md. No I/O.
 
 A session stays in CLOSING until the application has handled all messages from before the end. Any other step raises IllegalStep
 and is a bug, because the callers of `Session.advance` check the state first.

@@ -20,13 +20,12 @@ from headgate.errors import HeadgateError
 from headgate.events.wire.frames import Frame
 
 from .http_answers import http_error
-from .http_parser import list_of
+from .http_parser import LENGTH, list_of
 from .limits import TransportLimits
 
 # A client has four or five.
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
-_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 # 16 bytes in base64, and the suffix that RFC 6455 section 1.3 appends before hashing.
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -78,7 +77,7 @@ def read_query(query: str) -> tuple[str, str, str]:
 def read_length(environ: WSGIEnvironment) -> int:
     """Return the length of a POST body. Raises Refused without a valid Content-Length."""
     length = environ.get("CONTENT_LENGTH") or ""
-    if not _LENGTH.fullmatch(length):  # int() would read `+5` and `1_0`
+    if not LENGTH.fullmatch(length):
         raise Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")
     return int(length)
 

@@ -46,7 +46,7 @@ _FIELD = re.compile(r"([^:\r]++):[\t ]*+([^\r]*+)\r\n")
 _LONE_LF = re.compile(rb"(?<!\r)\n")
 _ABSOLUTE = re.compile(r"https?://([^/@]+)(/.*)?", re.IGNORECASE)
 # int() alone would also accept `+5`, `1_0` and any number of digits.
-_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_LENGTH_DIGITS = 18
 _LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECASE)
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t -~\x80-\xff]*+)?\r\n")
@@ -232,10 +232,8 @@ class RequestParser:
         """Refuse an incomplete head that no further bytes can make valid."""
         held = self.held
         line = held.find(b"\n") + 1
-        if line > MAX_LINE_BYTES or (not line and len(held) > MAX_LINE_BYTES):
-            return self._refuse(Bad("414 URI Too Long", "the request line is too long"))
-        if len(held) - line > MAX_HEADER_BYTES:
-            return self._refuse(_too_large())
+        if (fault := _too_long(line or len(held), len(held) - line)) is not None:
+            return self._refuse(fault)
         if held[:1] == b"\x16" or (line and (not _REQUEST_LINE.match(held) or _LONE_LF.search(held, self._scanned))):
             return self._refuse(Bad(BAD_REQUEST, "not a valid HTTP request"))
         self._scanned = max(0, len(held) - 3)
@@ -301,10 +299,8 @@ def read_head(block: bytes) -> Request | Bad:
     """Parse a head, which ends with an empty line."""
     if len(block) > MAX_LINE_BYTES:
         size = block.index(b"\n") + 1
-        if size > MAX_LINE_BYTES:
-            return Bad("414 URI Too Long", "the request line is too long")
-        if len(block) - size > MAX_HEADER_BYTES:
-            return _too_large()
+        if (fault := _too_long(size, len(block) - size)) is not None:
+            return fault
     if (line := _REQUEST_LINE.match(block)) is None:
         return Bad(BAD_REQUEST, "not a valid HTTP request")
     if not _FIELDS.fullmatch(block, line.end()):
@@ -337,7 +333,7 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
         path = unquote_to_bytes(path).decode("latin-1")
     length, is_chunked = 0, False
     if (length_field := fields.get("CONTENT_LENGTH")) is not None:
-        if not _LENGTH.fullmatch(length_field):
+        if not LENGTH.fullmatch(length_field):
             return Bad(BAD_REQUEST, "malformed content-length")
         length = int(length_field)
     if (coding := fields.get("HTTP_TRANSFER_ENCODING")) is not None:
@@ -356,8 +352,12 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     return Request(method, path, query, fields, length, ends, is_chunked, protocol, expectation is not None and is_1_1)
 
 
-def _too_large() -> Bad:
-    return Bad("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
+def _too_long(line_bytes: int, header_bytes: int) -> Bad | None:
+    if line_bytes > MAX_LINE_BYTES:
+        return Bad("414 URI Too Long", "the request line is too long")
+    if header_bytes > MAX_HEADER_BYTES:
+        return Bad("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
+    return None
 
 
 # Names with `_` are dropped. In the environment they would look like names with `-`, which a proxy may check.

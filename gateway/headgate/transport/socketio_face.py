@@ -1,6 +1,6 @@
 """Socket.IO 5 for the gateway's own clients, over the sessions of engine.py.
 
-The gateway gives it handlers for each namespace (`route`) and hooks for the start and end of a session (`Hooks`). A *session*
+The gateway gives it handlers for each namespace (`serve`) and hooks for the start and end of a session (`Hooks`). A *session*
 is one browser over one Engine.IO connection. A *client* is one namespace of a session. Names of namespaces have no slash here.
 
 CONNECT, its refusal and acknowledgements overtake queued events, so that a slow client learns at once that it has subscribed.
@@ -30,7 +30,7 @@ from .session import Session
 from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
 from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Malformed, Packet, read_packet, write_packet
 
-__all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
+__all__ = ["ConnectRefused", "Hooks", "OneTooMany", "ServedNamespace", "SocketIOFace"]
 
 log = structlog.get_logger("headgate.engine")
 
@@ -81,8 +81,12 @@ class _Client:
 
 
 @dataclass(slots=True, eq=False)
-class _Namespace:
-    """The handlers of a namespace, and its clients by id and by session id."""
+class ServedNamespace:
+    """The handlers of a namespace, and its clients by id and by session id. `path` is its name with a slash.
+
+    Handlers of a session run one after the other, in its greenlet, and may wait. `disconnect` gets client id and reason, once for
+    each accepted client. `unknown` gets the name of an event that is not in `requests`, and returns the acknowledgement.
+    """
 
     path: bytes
     connect: ConnectHandler
@@ -128,7 +132,7 @@ class SocketIOFace:
         cors = Cors(is_allowed)
         cors.setting, cors.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
         self.engine = Engine(self, limits, cors=cors)
-        self._namespaces: dict[str, _Namespace] = {}
+        self._namespaces: dict[str, ServedNamespace] = {}
         self._environs: dict[str, WSGIEnvironment] = {}
         self._left: dict[str, Signal] = {}  # by session, set when one of its clients has left
 
@@ -147,22 +151,9 @@ class SocketIOFace:
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 
-    def route(
-        self,
-        namespace: str,
-        *,
-        connect: ConnectHandler,
-        disconnect: Callable[[str, str], None],
-        requests: Mapping[str, RequestHandler],
-        unknown: Callable[[str, str], Mapping[str, object]],
-    ) -> None:
-        """Serve a namespace. Handlers of a session run one after the other, in its greenlet, and may wait.
-
-        `disconnect` gets client id and reason, once for each accepted client. `requests` are by event name. `unknown` gets the
-        name of any other event and the client id; returns the acknowledgement.
-        """
-        path = f"/{namespace}"
-        self._namespaces[path] = _Namespace(path.encode(), connect, disconnect, requests, unknown)
+    def serve(self, namespace: ServedNamespace) -> None:
+        """Serve a namespace. Call it before sessions open."""
+        self._namespaces[namespace.path.decode()] = namespace
 
     def disconnect(self, namespace: str, client_id: str) -> None:
         """Disconnect a client from its namespace and run its disconnect handler. Its session stays. May wait."""
@@ -221,7 +212,7 @@ class SocketIOFace:
             self._environs.pop(sid, None)
             self.hooks.over(sid)
 
-    def _dispatch(self, session: Session, packet: Packet, served: _Namespace | None, client: _Client | None) -> None:
+    def _dispatch(self, session: Session, packet: Packet, served: ServedNamespace | None, client: _Client | None) -> None:
         kind = packet.kind
         if kind == CONNECT:
             if served is None:
@@ -248,7 +239,7 @@ class SocketIOFace:
             else:
                 acknowledge(answer)
 
-    def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
+    def _connect(self, session: Session, served: ServedNamespace, auth: object) -> None:
         """Accept a client or refuse it. The answers to all joins of one turn of the loop are written together."""
         client = _Client(session, self.engine.generate_id())
         served.add(client)
@@ -271,7 +262,7 @@ class SocketIOFace:
         finally:
             self.engine.writes.add(session.uncork)
 
-    def _leave(self, served: _Namespace, client: _Client, reason: str) -> None:
+    def _leave(self, served: ServedNamespace, client: _Client, reason: str) -> None:
         """Run the disconnect handler of a leaving client, and forget the client. May wait."""
         try:
             served.disconnect(client.id, reason)

@@ -20,7 +20,7 @@ from headgate.transport.engine import Engine
 from headgate.transport.limits import TransportLimits
 from headgate.transport.outbox import CONNECT_HEAD_START_S
 from headgate.transport.session import Session
-from headgate.transport.socketio_face import Acknowledge, ConnectRefused, OneTooMany, SocketIOFace
+from headgate.transport.socketio_face import Acknowledge, ConnectRefused, OneTooMany, ServedNamespace, SocketIOFace
 from tests.support.session_clock import turn
 
 NAMESPACE = "notifications"
@@ -41,13 +41,14 @@ class Gateway:
             names_namespaces=names_namespaces,
         )
         self.face.hooks = self
-        self.face.route(
-            NAMESPACE,
+        served = ServedNamespace(
+            f"/{NAMESPACE}".encode(),
             connect=self.connect,
             disconnect=lambda client, reason: self.calls.append(("disconnect", client, reason)),
             requests={"subscribe": self.subscribe, "ask": lambda *_: self.begin},
             unknown=lambda name, client: {"unknown": name},
         )
+        self.face.serve(served)
         self.engine: Engine = self.face.engine
 
     def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:

@@ -16,7 +16,7 @@ from headgate.node.population.joining import Joining
 from headgate.redis.questions import HANDLED, HandledQuestion
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from headgate.transport.socketio_face import SocketIOFace
+from headgate.transport.socketio_face import ServedNamespace, SocketIOFace
 
 from .handlers import Handlers
 from .handling import Handling
@@ -44,13 +44,14 @@ class Requests:
         self.page_requests = handlers.page_requests
         self.streams = Streams(namespaces, settings, joining, handlers, sockets)
         for namespace in namespaces.values():
-            sockets.route(
-                namespace.name,
+            served = ServedNamespace(
+                f"/{namespace.name}".encode(),
                 connect=partial(joining.connect, namespace),
                 disconnect=partial(joining.leave, namespace),
                 requests=handlers.requests(namespace),
                 unknown=partial(handlers.unknown, namespace),
             )
+            sockets.serve(served)
 
     def close(self) -> None:
         """End every stream. Idempotent."""

@@ -107,9 +107,7 @@ export class Hub {
   #recent = new Recent();
   /** @type {Map<string, Session>} by tab */
   #sessions = new Map();
-  /** Pattern → the number of sessions that have it. @type {Map<string, number>} */
-  #counts = new Map();
-  /** The same patterns, to find by topic. @type {PatternIndex<string>} */
+  /** The patterns of the sessions, to find by topic. @type {PatternIndex<string>} */
   #index = new PatternIndex();
   /** Pattern → the offset after which the gateway sends all its events over the connection. @type {Map<string, number>} */
   #since = new Map();
@@ -155,7 +153,7 @@ export class Hub {
     session.characters = 0;
     session.asks = [];
     const wanted = new Set(subscriptions.map(({ pattern }) => pattern));
-    const places = Object.entries(placesOf([...new Set([...this.#counts.keys(), ...wanted])]));
+    const places = Object.entries(placesOf([...new Set([...this.#subscriptions.wanted().map(({ pattern }) => pattern), ...wanted])]));
     if (!places.every(([name, count]) => count <= (this.#limits[LIMITS[name]] ?? Infinity))) return this.#full(session);
     for (const pattern of wanted) this.#acquire(session, pattern, -1);
     for (const pattern of [...session.patterns.keys()]) if (!wanted.has(pattern)) this.#release(session, pattern);
@@ -170,18 +168,17 @@ export class Hub {
 
   /** There are no places for the patterns of a tab, which uses its own connection. @param {string} tab */
   drop(tab) {
-    this.part(tab);
-    for (const pattern of this.#sessions.get(tab)?.patterns.keys() ?? []) this.#release(/** @type {Session} */ (this.#sessions.get(tab)), pattern);
+    const session = this.#sessions.get(tab);
+    if (!session) return;
+    session.take("part");
+    for (const pattern of session.patterns.keys()) this.#release(session, pattern);
     this.#changed();
   }
 
   /** A tab is gone. @param {string} tab */
   leave(tab) {
-    const session = this.#sessions.get(tab);
-    if (!session) return;
-    for (const pattern of [...session.patterns.keys()]) this.#release(session, pattern);
+    this.drop(tab);
     this.#sessions.delete(tab);
-    this.#changed();
   }
 
   /** A tab has taken messages. @param {string} tab @param {number} count */
@@ -377,25 +374,20 @@ export class Hub {
     const had = session.patterns.get(pattern);
     session.patterns.set(pattern, Math.min(start, had ?? Infinity));
     if (had !== undefined) return;
-    const count = this.#counts.get(pattern) ?? 0;
-    this.#counts.set(pattern, count + 1);
-    if (!count) {
-      this.#index.add(pattern.split("."), pattern);
-      this.#subscriptions.acquire(pattern, WISHES);
-    } else this.#subscriptions.find(pattern)?.offer("retry");
+    const subscription = this.#subscriptions.find(pattern);
+    if (subscription?.overflow) subscription.offer("retry");
+    else this.#index.add(pattern.split("."), pattern);
+    this.#subscriptions.acquire(pattern, WISHES);
   }
 
   /** @param {Session} session @param {string} pattern */
   #release(session, pattern) {
-    if (!session.patterns.delete(pattern)) return;
-    const count = /** @type {number} */ (this.#counts.get(pattern)) - 1;
-    if (count) return this.#counts.set(pattern, count);
-    this.#counts.delete(pattern);
+    // Other sessions may have it too.
+    if (!session.patterns.delete(pattern) || this.#subscriptions.release(pattern, WISHES)) return;
     this.#since.delete(pattern);
     this.#ahead.delete(pattern);
     this.#refusals.delete(pattern);
     this.#index.delete(pattern.split("."));
-    this.#subscriptions.release(pattern, WISHES);
   }
 
   /** @param {string} name @param {any} body */
@@ -417,7 +409,7 @@ export class Hub {
 
   /** The gateway refuses a pattern, which the tabs may have released since. @param {string} pattern @param {any} error */
   #refuse(pattern, error) {
-    if (this.#counts.has(pattern)) this.#refusals.set(pattern, error);
+    if (this.#subscriptions.find(pattern)?.overflow) this.#refusals.set(pattern, error);
   }
 
   /** The epoch has changed. @param {string} was */

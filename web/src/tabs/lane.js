@@ -417,8 +417,7 @@ export function createLane(owner, createPlain, group) {
       if (life.is("crossing")) goBack();
       else if (life.is("joining")) seek();
       else if (life.is("shared")) {
-        link?.close();
-        link = undefined;
+        unlink();
         if (!position.settled) return end("the tab that had the connection is gone");
         life.take("orphan");
         resend();

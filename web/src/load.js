@@ -44,8 +44,6 @@ import { checkPattern } from "./language/topic.js";
 
 /** The most events kept for an answer. If there are more, the state is fetched once more. */
 const MAX_KEPT = 10_000;
-/** The pause after a failed fetch. */
-const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
 
 /**
  * The states of the subscription that a load distinguishes. A broken connection does not end `active`: if it resumes, nothing is missed, and if not, a
@@ -357,7 +355,7 @@ export class Load {
     if (this.#life.is("closed")) return;
     this.#failure = error ?? null;
     // A fetch that began before the acknowledgement is repeated after it anyway.
-    if (mark || !this._mark) this.#later(reconnectDelayMs(this.#failures++, RETRY_MIN_MS, RETRY_MAX_MS));
+    if (mark || !this._mark) this.#later(reconnectDelayMs(this.#failures++));
     // Backbone has reported the error itself.
     if (!error) return;
     if (!this.#options.changed && !this.#gate._heard("delivery:error")) report(error);

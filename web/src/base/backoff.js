@@ -6,11 +6,11 @@ const FIRST_CEILING_MS = 100;
 /**
  * Return how long to wait before an attempt: a random time between `minMs` and a ceiling that doubles up to `maxMs`.
  * @param {number} attempt 0 for the first
- * @param {number} minMs
- * @param {number} maxMs
+ * @param {number} [minMs]
+ * @param {number} [maxMs]
  * @returns {number} milliseconds
  */
-export function reconnectDelayMs(attempt, minMs, maxMs) {
+export function reconnectDelayMs(attempt, minMs = 500, maxMs = 20_000) {
   const ceilingMs = Math.min(maxMs, Math.max(minMs, FIRST_CEILING_MS) * 2 ** (attempt + 1));
   return minMs + Math.random() * (ceilingMs - minMs);
 }

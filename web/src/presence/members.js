@@ -22,8 +22,6 @@ import { Dispatcher, HeadgateError } from "../index.js";
 
 /** Time before a set is read again after a reset or a missing difference, half to one and a half times as long, so that pages do not all ask at once. */
 const RELOAD_MS = 250;
-/** The pause after a refusal for a passing reason. */
-const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
 
 /**
  * `waiting`: there is no connection, or it is not time to ask again.
@@ -253,7 +251,7 @@ export class Members extends Dispatcher {
   #failed(error) {
     if (!error.retry) return this.#refuse(error);
     this.error = error;
-    this.#reload(delayAfterMs(error.parts.retryAfterS, reconnectDelayMs(this.#failures++, RETRY_MIN_MS, RETRY_MAX_MS)));
+    this.#reload(delayAfterMs(error.parts.retryAfterS, reconnectDelayMs(this.#failures++)));
   }
 
   /** @param {HeadgateError} error */

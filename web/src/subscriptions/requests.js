@@ -19,9 +19,6 @@ import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
 import { startTimer } from "../base/timer.js";
 import { HeadgateError } from "../language/errors.js";
 
-/** Pauses before a subscription is asked for again. */
-const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
-
 /** @param {RequestsOwner} owner */
 export function createRequests({ subscriptions, connection, acknowledged, tell, changed }) {
   let waitMs = createBudget({});
@@ -57,7 +54,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
         each.offer("retry");
         changed();
       };
-      const delayMs = reconnectDelayMs(each.failures - 1, RETRY_MIN_MS, RETRY_MAX_MS);
+      const delayMs = reconnectDelayMs(each.failures - 1);
       pauses.set(each, startTimer(again, delayAfterMs(each.error?.parts?.retryAfterS, delayMs)));
     }
   }

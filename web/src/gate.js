@@ -244,7 +244,7 @@ export class Gate extends Dispatcher {
   /**
    * Use another token, on the live connection and the next ones, until the gateway refuses it or a `token` function returns the next one. Without a connection
    * the next one uses it; a refused client connects now.
-   * @param {string} [token] default: that of the `token` option
+   * @param {string | null} [token] default: that of the `token` option
    * @returns {Promise<void>} rejected with HeadgateError: the gateway's refusal, or `token_unavailable`
    */
   async refresh(token) {

@@ -986,6 +986,18 @@ describe("connection", () => {
     assert.equal(gateway.connects[3].token, "source4");
   });
 
+  it("asks the source at the next connect after a refresh with no token, null too", async () => {
+    let asked = 0;
+    open({ token: () => `source${++asked}` });
+    await gateway.welcome();
+    const refreshed = gate.refresh(null);
+    assert.deepEqual(await gateway.answer("refresh"), { token: "source2" });
+    await refreshed;
+    gateway.cut();
+    await gateway.until(() => gateway.connects.length === 2);
+    assert.equal(gateway.connects[1].token, "source3");
+  });
+
   it("shows a token that was given without a connection, also after it was refused for good", async () => {
     open({ token: "old" }).on("connection:refused", () => {});
     await gateway.refuseConnect({ code: "unauthorized", message: "expired", retry: false });

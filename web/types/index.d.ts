@@ -586,10 +586,10 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   /** Dispatch a range of the log again, to the handlers of one pattern, marked `replayed`. Resolved with the number of events. A gap of `delivery:gap` is a range. */
   replay(pattern: string, range: Range): Promise<number>;
   /**
-   * Use another token, on this connection and for the next ones. Without an argument the client asks the `token` option. Without a connection, the next one uses the token; a
+   * Use another token, on this connection and for the next ones. Without one the client asks the `token` option. Without a connection, the next one uses the token; a
    * refused client connects at once. Rejected with the gateway's refusal, or `token_unavailable`.
    */
-  refresh(token?: string): Promise<void>;
+  refresh(token?: string | null): Promise<void>;
   /** Disconnect for good. No timer, listener or handler is left. */
   close(): void;
 }

@@ -206,14 +206,14 @@ export function createSession(gate, address, options) {
 
   /**
    * Use another token, and ask again for subscriptions that were refused.
-   * @param {string} [given] default: the token of the source
+   * @param {string | null} [given] default: the token of the source
    */
   async function refresh(given) {
     // Without a connection, the next CONNECT asks the source.
     const token = given ?? (connection.isUp() ? await connection.nextToken() : undefined);
     // Only those of before: until the answer, the gateway reports patterns that the new token no longer grants, which must not be requested again.
     const before = subscriptions.refused();
-    await connection.refresh(token, given !== undefined);
+    await connection.refresh(token, typeof given === "string");
     retry(before);
   }
 

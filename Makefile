@@ -169,14 +169,14 @@ coverage: $(DEV) build ## The same with branch coverage, and each package held t
 		$(HISTORIES:%=--ignore=%) tests/contract tests/unit $(ARGS)
 	@$(BIN)/python -m tools.coverage_floors build/coverage.json
 
-# Most tests wait most of the time, so four at a time; a file's tests stay together. tests/conftest.py has the order. With browsers
+# Most tests wait most of the time, so five at a time; a file's tests stay together. tests/conftest.py has the order. With browsers
 # and hundreds of processes on a few processors, one test in a thousand meets a pause that it does not expect: up to three that
 # failed are tried once more, and the summary names them. Tests of units and of faults get no second try.
 py-test-together: $(DEV) build
 	@$(PART) begin $@ "Python: integration, end to end"
 	@$(BIN)/python -m tools.chromium || true
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
-	@export FAILED_TESTS=$$($(PART) failed-tests $@); $(ALONE) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder \
+	@export FAILED_TESTS=$$($(PART) failed-tests $@); $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
 		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS) || $(PART) again $@ $(ALONE) $(BIN)/python -m pytest
 	@$(PART) passed $@
 

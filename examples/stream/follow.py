@@ -1,11 +1,7 @@
-"""Follow a stream with the standard library alone: `python follow.py http://127.0.0.1:8000 'orders.#'`.
+"""Follow a stream with the standard library alone: `python follow.py http://127.0.0.1:8000 'orders.#'`."""
 
-It prints each event, comes back after every cut with its cursor, and reports what it has missed. HEADGATE_TOKEN is the token of a
-user, or an API key with the scope `read:orders.#`.
-"""
-
-from __future__ import annotations
-
+# It prints each event, comes back after every cut with its cursor, and reports what it has missed. HEADGATE_TOKEN is the token
+# of a user, or an API key with the scope `read:orders.#`.
 import json
 import os
 import random
@@ -19,15 +15,11 @@ from urllib.parse import urlencode
 SILENCE_S = 30  # three heartbeats
 
 
-def follow(url: str, pattern: str, token: str | None = None, cursor: str | None = None) -> Iterator[tuple[str, dict]]:
+def follow(url: str, pattern: str, headers: dict[str, str]) -> Iterator[tuple[str, dict]]:
     """Yield ("message", event) and (notice, body), for ever."""
     pause_s = 0.5
     while True:
-        request = urllib.request.Request(f"{url}/api/v1/stream?{urlencode({'pattern': pattern})}")
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
-        if cursor:
-            request.add_header("Last-Event-ID", cursor)
+        request = urllib.request.Request(f"{url}/api/v1/stream?{urlencode({'pattern': pattern})}", headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=SILENCE_S) as lines:
                 fields: dict[str, str] = {}
@@ -39,10 +31,13 @@ def follow(url: str, pattern: str, token: str | None = None, cursor: str | None 
                     if "data" in fields:
                         pause_s = 0.5
                         yield fields.get("event", "message"), json.loads(fields["data"])
-                        cursor = fields.get("id", cursor)  # after it has been handled
+                        headers |= {"Last-Event-ID": fields["id"]} if "id" in fields else {}  # after it has been handled
                     fields = {}
         except urllib.error.HTTPError as refusal:
-            error = json.load(refusal)["error"]
+            try:
+                error = json.load(refusal)["error"]
+            except (ValueError, LookupError):  # of a proxy, such as a 502 during a deploy
+                error = {"message": refusal, "retry": refusal.code >= 500}
             if not error["retry"]:
                 raise SystemExit(f"refused: {error['message']}") from None
             pause_s = max(pause_s, error.get("retry_after_s", 0))
@@ -55,7 +50,8 @@ def follow(url: str, pattern: str, token: str | None = None, cursor: str | None 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         raise SystemExit("usage: python follow.py http://127.0.0.1:8000 'orders.#'")
-    for kind, body in follow(sys.argv[1], sys.argv[2], os.environ.get("HEADGATE_TOKEN")):
+    token = os.environ.get("HEADGATE_TOKEN")
+    for kind, body in follow(sys.argv[1], sys.argv[2], {"Authorization": f"Bearer {token}"} if token else {}):
         if kind == "message":
             print(body["topic"], json.dumps(body["data"]), flush=True)
         elif kind == "gap":

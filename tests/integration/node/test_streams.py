@@ -6,9 +6,11 @@ tests/unit/node/requests/test_streams.py has requests, losses and refusals.
 from __future__ import annotations
 
 import http.client
+import http.server
 import itertools
 import json
 import re
+import runpy
 import subprocess
 import sys
 import threading
@@ -112,6 +114,29 @@ def test_the_reader_of_the_example_follows(gateway: GatewayProcess) -> None:
             assert reader.stdout.readline() == 'orders.1 {"total": 1}\n'
         finally:
             reader.kill()
+
+
+class BehindAProxy(http.server.BaseHTTPRequestHandler):
+    """Answers once as a proxy without a server, and then as a gateway."""
+
+    answers = iter(((502, "<html>502 Bad Gateway</html>"), (200, 'id: e:1\ndata: {"topic": "orders.1"}\n\n')))
+
+    def do_GET(self) -> None:
+        status, body = next(self.answers)
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *args: object) -> None: ...
+
+
+def test_the_reader_of_the_example_comes_back_after_an_error_of_a_proxy() -> None:
+    """Its body is no JSON."""
+    with http.server.HTTPServer(("127.0.0.1", 0), BehindAProxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        follow = runpy.run_path(str(EXAMPLE))["follow"]
+        assert next(follow(f"http://127.0.0.1:{proxy.server_port}", "orders.#", {})) == ("message", {"topic": "orders.1"})
+        proxy.shutdown()
 
 
 def _is_read(url: str) -> bool:

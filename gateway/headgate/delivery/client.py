@@ -42,7 +42,7 @@ NO_STARTS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _LineNotice:
-    """The notice of another epoch, with a cursor, or the loss of events `end` + 1 … `had` from the log (`had` 0: none)."""
+    """The notice of another epoch: a cursor, or the loss of events `end` + 1 … `had` from the log (`had` 0: none)."""
 
     frame: Frame
     end: int = 0

@@ -42,10 +42,6 @@ class TopicPage:
         """The newest known offset of this page, or `first - 1`."""
         return self.first + len(self.topics) - 1
 
-    def since(self, time_ms: int) -> int:
-        """Return the oldest offset with an event of `time_ms` or later. There must be one."""
-        return self.first + next(at for at, time in enumerate(self.times_ms) if time >= time_ms)
-
 
 class LogTopics:
     """The topics and times of one namespace's log, a page at a time and without payloads. `reads` counts round trips to Redis.
@@ -200,5 +196,5 @@ def _before(time_ms: int, first: int, last: int, read: Callable[[int], TopicPage
         elif times[-1] < time_ms:
             low = probed
         else:
-            return max(page.since(time_ms), first) - 1
+            return max(page.first + next(at for at, time in enumerate(page.times_ms) if time >= time_ms), first) - 1
     return min(max((low + 1) * TOPIC_PAGE_OFFSETS, first - 1), last)

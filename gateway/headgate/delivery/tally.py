@@ -2,8 +2,7 @@
 
 In: logged events from the router, and each place where an event does not go straight to a socket. Out: from time to time, the
 changed tallies, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. One with many counts those
-at offsets that are multiples of a number, so that all gateways count the same. Writes straight to a socket are the rest, not
-counted.
+at offsets that are multiples of a number, so that all gateways count the same. Writes straight to a socket are the rest.
 
 A tally belongs to the epoch in which its event came here. When the log continues in another epoch, each tally keeps its
 unreported counts, and still counts events that wait in queues.

@@ -9,11 +9,10 @@ Rules.
 1. The position is (epoch, offset). The feed has handed on everything up to it in the log, for the patterns that are active here
    (interest.py). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on. A client
    that subscribes gets every matching event above `reached`.
-2. The feed hands on a logged event if and only if its offset is above the position. The whole feed has no holes in its offsets,
-   so on a hole the feed reads the log first. The holes of a narrow feed are events that no client here needs, since one
-   connection keeps the order and loses nothing in its middle. This holds on one line only. From a change of the line until a
-   fence that began after it has passed, messages of several lines may be in transit, so a narrow feed also reads the log on a
-   hole.
+2. The feed hands on a logged event if and only if its offset is above the position. The offsets of a whole feed have no holes, so
+   on a hole it reads the log first. The holes of a narrow feed are events that no client here needs, since one connection keeps
+   the order and loses nothing in its middle. This holds on one line only. From a change of the line until a fence that began
+   after it has passed, messages of several lines may be in transit, so a narrow feed also reads the log on a hole.
 3. After each connect the feed subscribes, waits until Redis acknowledges, then reads the head. Everything above the head comes
    live, and everything up to it is read from the log. No event can fall between the two.
 4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
@@ -139,7 +138,7 @@ class Feed:
         self.interest = Interest(namespace, sharded=sharded, database=database)
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
-        self._server = ""  # the token of the Redis process that this connection leads to
+        self.server = ""  # the token of the Redis process that this connection leads to, if known
         self._one_line_from = 0  # number of the fence that proves that no message of an earlier line is in transit
         self._verified = 0  # the library in Redis has published on the channels of users up to this offset
         self._is_downgraded = False  # another library has answered, and the clients do not know the gap yet
@@ -157,11 +156,6 @@ class Feed:
         self._newest: dict[str, int] = {}  # epoch → newest known offset, for the last epochs
         self.tick_due_s = 0.0
 
-    @property
-    def server(self) -> str:
-        """The token of the Redis process that sends the events; "" if the feed is not live or the process is unknown."""
-        return self._server if self.state is State.LIVE else ""
-
     # -- a connection ---------------------------------------------------------------------------------------------
 
     def connected(self) -> None:
@@ -172,7 +166,7 @@ class Feed:
         self._sending = False
         self._fence.reset()
         self._one_line_from = 0
-        self._server = ""
+        self.server = ""
         self._steps = self._converse()
 
     def disconnected(self) -> list[out.Action]:
@@ -309,8 +303,8 @@ class Feed:
             head.check_primary()
         except BusUnavailable as fault:
             return fault
-        self._server = self._server or head.server
-        if head.server not in ("", self._server):  # a user with few rights does not learn the token
+        self.server = self.server or head.server
+        if head.server not in ("", self.server):  # a user with few rights does not learn the token
             return BusUnavailable("the address leads to another Redis server than a moment ago")
         return None
 

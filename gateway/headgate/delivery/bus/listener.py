@@ -51,7 +51,7 @@ LEAST_FENCE_TIMEOUT_S = 0.25
 FENCE_ROUND_TRIPS = 3.0
 # The round trip to a Redis that the log calls far.
 REPORT_FAR_S = 0.25
-# Between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
+# Least time between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
 EXPEDITED_INTERVAL_S = 0.002
 # If a pattern takes longer to become active, its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
@@ -159,7 +159,7 @@ class Bus:
     @property
     def server(self) -> str:
         """The token of the Redis process that sends the events; "" in a Cluster, when unknown, or when the feed is not live."""
-        return "" if self._sharded else self.feed.server
+        return self.feed.server if self.up and not self._sharded else ""
 
     @property
     def lineage(self) -> Lineage:
@@ -233,7 +233,7 @@ class Bus:
         self.feed.interest.release(pattern, monotonic())
 
     def active(self, pattern: str) -> bool:
-        """Return whether every event of an acquired pattern above `reached` will be handed on without a wait."""
+        """Return whether every event of an acquired pattern above `reached` will be handed on, so that no wait is needed."""
         return self.feed.interest.active(pattern)
 
     @property

@@ -4,9 +4,9 @@ processes together for the console pages connected here.
 In: requests of those pages (`answer`) and notices of processes with such pages (`on_notice`), each of which keeps the watch going
 for WATCHED_S. Out: these notices; this process's statistics, through the shared table; a frame (process_stats.py).
 
-Rules. 1. The event path does nothing for a console. Counters are read, and clients are walked as for /metrics. 2. That walk takes
-WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Only an identity with the mark
-`admin` is answered. All others are refused, whatever their grants.
+Rules. 1. Without a console nothing is done, and the event path never does more. Counters are read, and clients are walked as for
+/metrics. 2. That walk takes WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Only
+an identity with the mark `admin` is answered. All others are refused, whatever their grants.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: each process's last beat in Redis, at each of our checks. Out: the dead proc
 
 Rules.
 1. A process is dead when its beat has not changed for LEASE_S on our monotonic clock while we were in touch with Redis the whole
-   time. A process without a beat is treated the same, because Redis may have lost it.
+   time. A process that has no beat any more is treated the same, because Redis may have lost it.
 2. Redis' clock counts only at our first check. A process that looks dead then may have died earlier, or Redis was unreachable for
    all processes until now, and they are about to beat again. It is `unsure` for BACK_S.
 3. If no other process has beaten by the end of that time, we are alone, and it is dead as soon as its lease ends by Redis' clock,

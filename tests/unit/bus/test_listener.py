@@ -70,7 +70,7 @@ def test_a_listener_that_is_up_says_where_the_log_stands(model_bus: StartModelBu
     """To the namespace, to the callers that wait for the first connection, and in the metrics."""
     bus = model_bus("orders.1", before=lambda server: [server.redis.publish("orders.1") for _ in range(3)])
     assert (bus.bus.up, bus.bus.was_up.is_set(), bus.bus.last_error) == (True, True, None)
-    assert (bus.bus.epoch, bus.bus.offset, bus.bus.reached, bus.bus.head, bus.bus.first) == (bus.redis.epoch, 3, 3, 3, 1)
+    assert (bus.bus.epoch, bus.bus.feed.offset, bus.bus.reached, bus.bus.head, bus.bus.first) == (bus.redis.epoch, 3, 3, 3, 1)
     assert counted("bus_up") == 1
     assert counted("bus_subscriptions") == 2  # the anchor and the topic
 
@@ -165,7 +165,7 @@ def test_what_is_taken_directly_and_what_is_not_come_in_order_each_once(model_bu
             bus.run()
     bus.run()
     assert taking.offsets == list(range(1, bus.redis.offset + 1))
-    assert (bus.bus.offset, bus.bus.reached) == (bus.redis.offset, bus.redis.offset)
+    assert (bus.bus.feed.offset, bus.bus.reached) == (bus.redis.offset, bus.redis.offset)
     assert counted("events_received_total") - before == bus.redis.offset
     assert bool(bus.rested) == (most < 1000)
     assert bus.only("missing") == []
@@ -202,7 +202,7 @@ def test_a_fault_while_events_are_taken_directly_is_told_as_a_gap(model_bus: Sta
     assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["bus listener failed"]
     bus.advance(LAST_RECONNECT_S)
     bus.publish(1)
-    assert (taking.offsets, bus.bus.offset) == ([1, 2, 3, 4, 5, 6], 6)
+    assert (taking.offsets, bus.bus.feed.offset) == ([1, 2, 3, 4, 5, 6], 6)
 
 
 def test_others_have_their_turn_while_there_is_always_something_to_read(model_bus: StartModelBus) -> None:

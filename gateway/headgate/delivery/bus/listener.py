@@ -101,7 +101,7 @@ class Bus:
 
     Attributes:
         database: the number of the log's database.
-        epoch, lineage, offset, reached, first, head: as in the feed.
+        epoch, lineage, reached, first, head: as in the feed.
         last_error: why the feed is not live; None while it is.
         was_up: set when the feed is live for the first time.
         fence_began_s: when the last fence began, by the monotonic clock.
@@ -164,10 +164,6 @@ class Bus:
     @property
     def lineage(self) -> Lineage:
         return self.feed.lineage
-
-    @property
-    def offset(self) -> int:
-        return self.feed.offset
 
     @property
     def reached(self) -> int:
@@ -535,7 +531,7 @@ class Bus:
         self.was_up.set()
         self._wake_waiting()
         self._wakeup.set()
-        log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
+        log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.feed.offset)
         has_answered(self._url, log_key(self._namespace))
         self._receiver.bus_changed(True)
 

@@ -209,7 +209,7 @@ class ReadAhead:
 
 
 class LogPages:
-    """See the module. `reads` counts round trips to Redis."""
+    """See the module."""
 
     def __init__(self, namespace: str, log: EventLog, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._namespace = namespace.encode()
@@ -221,7 +221,6 @@ class LogPages:
         self._cuts = 0
         self._ahead = ReadAhead(log.max_payload_bytes)
         self._in_c = native()
-        self.reads = 0
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
         """Return the first page that holds anything after the offset `position`, or None if the log ends there.
@@ -239,7 +238,6 @@ class LogPages:
         # Not limited to one page, as the first entry after a lost range comes in the same read.
         after = self._read_from(position)
         cuts = self._cuts
-        self.reads += 1
         entries = self._log.raw_page(after, None, self._ahead.offsets_after(after), epoch=epoch)
         if cuts != self._cuts:
             raise BusUnavailable("the log went on in another epoch while it was read, or was replaced")

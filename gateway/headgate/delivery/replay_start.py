@@ -44,7 +44,7 @@ class TopicPage:
 
 
 class LogTopics:
-    """The topics and times of one namespace's log, a page at a time and without payloads. `reads` counts round trips to Redis.
+    """The topics and times of one namespace's log, a page at a time and without payloads.
 
     Cached, so that another search, for any client, costs Redis only what was published since. The cache has at most MAX_PAGES,
     more than a log of the usual length, and drops the least recently used. Pages stay true as those of page_cache.py do.
@@ -54,7 +54,6 @@ class LogTopics:
         self._max_pages = max_pages
         self._pages: OrderedDict[int, TopicPage] = OrderedDict()
         self._cuts = 0
-        self.reads = 0
 
     def known(self, number: int, upto: int) -> TopicPage | None:
         """Return a page if all of it up to an offset is known. Never waits."""
@@ -71,7 +70,6 @@ class LogTopics:
         page = self._pages.get(number) or TopicPage(number * TOPIC_PAGE_OFFSETS + 1, [], [])
         upto = min(upto, page.first + TOPIC_PAGE_OFFSETS - 1)
         cuts = self._cuts
-        self.reads += 1
         for offset, topic, time_ms in log.topics(page.last, upto):
             _fill(page, offset - 1)
             if page.last < offset:  # else another greenlet has read it since

@@ -281,11 +281,6 @@ class SubscriptionMatcher(Generic[S]):
         """The remembered audiences by topic (None: forgotten), to read only. The dict may be replaced. `match` finds others."""
         return self._audiences
 
-    @property
-    def patterns(self) -> int:
-        """The number of patterns with a subscriber."""
-        return len(self._patterns) - len(self._vacant)
-
     def add(self, pattern: str, subscriber: S) -> bool:
         """Subscribe. Idempotent. Return whether the pattern had no subscriber before."""
         if (entry := self._patterns.get(pattern)) is None:

@@ -1,8 +1,6 @@
 """Makes the workers of one process manager look like one gateway to their clients.
 
-`health` and `exposition` cover all workers, with one deadline. The health is the worst of all, and lists each. A starting or
-leaving worker does not count, because the others serve while it is replaced. A serving worker without an answer counts as down,
-because its connections are stuck.
+`health` (all_health.py) and `exposition` (counted.py) cover all workers, with one deadline.
 
 `hand_over` gives a connection and the bytes already read to the living worker that owns a session. A session id starts with two
 letters for the worker's row, followed by 20 random letters. It is not proof of anything. It selects a row of this machine's
@@ -12,7 +10,7 @@ board and contains no address.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,10 @@ from headgate.runtime.loop import spawn
 from headgate.runtime.metrics import exposition_of, families
 from headgate.runtime.operator_lines import complain
 from headgate.workers import counted, worker_sockets
+from headgate.workers.all_health import joined
 from headgate.workers.board import Board, Row, State
 
 WORKER_UP = "headgate_worker_up"
-SILENT = "it does not answer"
-# The values of `admission`, the worst last (node/population/shedding.py).
-_ADMISSIONS = ("admitting", "full", "shedding")
 # A row is written as two letters out of these 32.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
 _OWNER = re.compile(rb"[?&]sid=([A-Za-f]{2})[A-Za-z0-9_-]{20}[& ]")
@@ -151,54 +147,6 @@ class PeerWorkers:
             complain(f"the counts of ended workers are not kept: {error.strerror}")
             self._totals = counted.remember(self._totals, seen, living)  # otherwise the sums would decrease for this scrape
         return self._totals
-
-
-def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Return the combined health. `answers` are by age; None for no answer in time."""
-    workers: list[dict[str, Any]] = []
-    serving: list[Mapping[str, Any]] = []
-    is_ready = True
-    for row in sorted(rows, key=lambda row: row.number):
-        entry: dict[str, Any] = {"worker": row.number, "process": row.process_id, "state": row.state.name.lower()}
-        answer = answers.get(row.age)
-        if row.state is State.SERVING:
-            if answer is None:
-                entry |= {"ready": False, "error": SILENT}
-            else:
-                entry["ready"] = bool(answer.get("ready"))
-                if "admission" in answer:
-                    entry["admission"] = answer["admission"]
-                serving.append(answer)
-            is_ready = is_ready and entry["ready"]
-        workers.append(entry)
-    report: dict[str, Any] = {
-        "ready": is_ready and bool(serving),
-        "bus": "up" if serving and all(each.get("bus") == "up" for each in serving) else "down",
-        "revocations": bool(serving) and all(each.get("revocations", False) for each in serving),
-        "namespaces": _namespaces([each.get("namespaces", {}) for each in serving]),
-        "workers": workers,
-    }
-    if builds := [each["build"] for each in serving if "build" in each]:
-        report["build"] = builds[0]  # one installation for all
-    if admissions := [each["admission"] for each in serving if "admission" in each]:
-        report["admission"] = max(admissions, key=_ADMISSIONS.index)
-    if any("paused" in each for each in serving):
-        report["paused"] = sorted({pause for each in serving for pause in each.get("paused", [])})
-    errors = [each["revocations_error"] for each in serving if "revocations_error" in each]
-    return report | ({"revocations_error": errors[0]} if errors else {})
-
-
-def _namespaces(each: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the worst state of each namespace (down, or the lowest offset) and the number of its clients."""
-    joined: dict[str, dict[str, Any]] = {}
-    for namespaces in each:
-        for name, state in namespaces.items():
-            if (known := joined.get(name)) is None:
-                joined[name] = dict(state)
-                continue
-            worst = dict(state) if (state["bus"], state["offset"]) < (known["bus"], known["offset"]) else known
-            joined[name] = {**worst, "clients": known["clients"] + state["clients"]}
-    return joined
 
 
 def letters_of(row: int) -> str:

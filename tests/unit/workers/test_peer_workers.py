@@ -14,9 +14,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.settings.settings import MAX_WORKERS
+from headgate.workers.all_health import joined
 from headgate.workers.board import Board, Row, State
 from headgate.workers.counted import FILE_NAME, LOCK_NAME, Totals
-from headgate.workers.peer_workers import PeerWorkers, joined, letters_of, owner_of
+from headgate.workers.peer_workers import PeerWorkers, letters_of, owner_of
 
 RANDOM = "abcdefghij0123456_-Z"
 

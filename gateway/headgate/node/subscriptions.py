@@ -318,11 +318,13 @@ class Subscriptions:
 
         Returns False if the next is not secured.
         """
-        is_kept = self._kept()
+        is_kept: Callable[[str], object] | None = None
         while pending:
             index, wanted = pending[0]
-            if wanted.pattern not in needed and not is_kept(wanted.pattern):
-                return False
+            if wanted.pattern not in needed:
+                is_kept = is_kept or self._kept()
+                if not is_kept(wanted.pattern):
+                    return False
             pending.popleft()
             self._activate(client, wanted, starts.get(index), needed)
             if not pending or is_over():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+import msgspec
 import structlog
 
 from headgate.errors import HeadgateError, PayloadTooLarge
@@ -171,7 +172,7 @@ class Engine:
         except eio.Refused as refusal:
             answer = error_answer(refusal.status, refusal.error, **refusal.body)
             allow = [("Allow", ALLOWED)] if refusal.status[:3] == "405" else []
-            return answer._replace(headers=[*answer.headers, *self.cors.refusal_headers(environ), *allow])
+            return msgspec.structs.replace(answer, headers=[*answer.headers, *self.cors.refusal_headers(environ), *allow])
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
         transport, version, sid = eio.read_query(environ.get("QUERY_STRING", ""))

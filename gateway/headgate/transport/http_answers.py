@@ -11,8 +11,10 @@ from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from random import randint
-from typing import Any, NamedTuple
+from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
+
+import msgspec
 
 from headgate.errors import HeadgateError, LimitReached
 
@@ -72,10 +74,10 @@ def no_room(name: str, limit: int) -> Answer:
     """Return the answer to a connection beyond the limit `connections` or `connections_per_address`."""
     status = "503 Service Unavailable" if name == "connections" else "429 Too Many Requests"
     answer = error_answer(status, LimitReached(name, limit, randint(*NO_ROOM_RETRY_S)).to_wire())
-    return answer._replace(headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
+    return msgspec.structs.replace(answer, headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """A whole answer, which is also a WSGI application. The connection ends after it if it `closes`."""
 
     status: str
@@ -91,9 +93,8 @@ class Answer(NamedTuple):
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
         """Return the answer as bytes. With `close`, or if it `closes`, the connection ends after it."""
-        status, headers, body, closes = self
-        ends = b"Connection: close\r\n\r\n" if close or closes else b"\r\n"
-        return b"".join((_head(status, tuple(headers)), _date_line(int(now_s)), ends, body))
+        ends = b"Connection: close\r\n\r\n" if close or self.closes else b"\r\n"
+        return b"".join((_head(self.status, tuple(self.headers)), _date_line(int(now_s)), ends, self.body))
 
 
 @lru_cache(maxsize=256)  # most answers differ only in their body and its length

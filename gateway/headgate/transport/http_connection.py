@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from wsgiref.types import WSGIEnvironment
 
+import msgspec
 import structlog
 
 from headgate.runtime.log_throttle import LogThrottle
@@ -42,7 +43,7 @@ _log_throttle = LogThrottle()
 
 def _last_answer(status: str, code: str, message: str, *, retry: bool = False) -> Answer:
     """Return an answer after which the connection ends."""
-    return error_answer(status, http_error(code, message, retry=retry))._replace(closes=True)
+    return msgspec.structs.replace(error_answer(status, http_error(code, message, retry=retry)), closes=True)
 
 
 _LATE = _last_answer("408 Request Timeout", "request_timeout", "the request's headers took too long", retry=True)

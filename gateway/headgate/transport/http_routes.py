@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from wsgiref.types import WSGIEnvironment
 
+import msgspec
+
 from .http_parser import Request
 
 if TYPE_CHECKING:
     from .http_answers import Answer
 
 
-class RoutedRequest:
+class RoutedRequest(msgspec.Struct):
     """A request, as a route sees it. All requests with the same head on a connection have the same `head`.
 
     Attributes:
@@ -26,17 +28,16 @@ class RoutedRequest:
         known: for the route. The next request with the same head on this connection inherits it.
     """
 
-    __slots__ = ("body", "environ", "head", "known", "route")
-
-    def __init__(self, body: Callable[[], bytes], head: Request, route: Route, environ: WSGIEnvironment) -> None:
-        self.body, self.head, self.route, self.environ = body, head, route, environ
-        self.known: object = None
+    body: Callable[[], bytes]
+    head: Request
+    route: Route
+    environ: WSGIEnvironment
+    known: object = None
 
     def again(self, head: Request) -> RoutedRequest:
         """Return the next request with the same head, apart from the length of the body."""
-        other = RoutedRequest(self.body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
-        other.known = self.known
-        return other
+        environ = {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]}
+        return RoutedRequest(self.body, head, self.route, environ, self.known)
 
 
 # Returns None after detaching the socket (detach.py), or to leave the request to the application. In the second case it must

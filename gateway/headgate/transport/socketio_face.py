@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+import msgspec
 import structlog
 
 from headgate.errors import UnknownNamespace
@@ -66,13 +67,12 @@ class Hooks(Protocol):
         """Called after the end of a session and of its clients' disconnect handlers."""
 
 
-class _Client:
+class _Client(msgspec.Struct):
     """A client of a session in a namespace. `is_in` is True from the end of its connect handler until its disconnect handler."""
 
-    __slots__ = ("id", "is_in", "session")
-
-    def __init__(self, session: Session, client_id: str) -> None:
-        self.session, self.id, self.is_in = session, client_id, False
+    session: Session
+    id: str
+    is_in: bool = False
 
     def leave(self) -> bool:
         """Begin to leave; return False if it is not in."""

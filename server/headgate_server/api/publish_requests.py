@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
+import msgspec
 from flask import request
 
 from headgate.errors import HeadgateError, PayloadTooLarge
@@ -24,7 +25,7 @@ from .v1.dispatch import read_whole
 from .v1.problems import BodyFault, http_problem, problem_answer
 
 
-class Asked:
+class Asked(msgspec.Struct):
     """A request to publish.
 
     Attributes:
@@ -34,10 +35,9 @@ class Asked:
         known: the caller, stored by the answering function. The next request with the same head inherits it.
     """
 
-    __slots__ = ("body", "environ", "known")
-
-    def __init__(self, environ: Mapping[str, Any], body: Callable[[int], bytes], known: object = None) -> None:
-        self.environ, self.body, self.known = environ, body, known
+    environ: Mapping[str, Any]
+    body: Callable[[int], bytes]
+    known: object = None
 
 
 Publish: TypeAlias = Callable[[Asked], Answer]
@@ -93,8 +93,8 @@ def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
 
 def _secured(answer: Answer, environ: Mapping[str, Any]) -> Answer:
     """Return an answer with the security headers for browsers."""
-    status, headers, body, closes = answer
-    return Answer(status, _with_security(tuple(headers), str(environ.get("HTTP_HOST", ""))), body, closes)
+    headers = _with_security(tuple(answer.headers), str(environ.get("HTTP_HOST", "")))
+    return Answer(answer.status, headers, answer.body, answer.closes)
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -87,7 +88,7 @@ def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypat
         return peer.received
 
     for line, closes in ((b"", False), (b"", True), (b"Connection: keep-alive\r\n", False), (b"Connection: close\r\n", False)):
-        sent, told = POST + line + b"\r\n12345", found._replace(closes=closes)
+        sent, told = POST + line + b"\r\n12345", msgspec.structs.replace(found, closes=closes)
         through = received(told.__call__, None, sent)
         below = received(room.application, lambda request, told=told: told, sent)  # type: ignore[misc]
         assert (through, closes or b"close" in line) == (below, b"\r\nConnection: close\r\n" in below)
@@ -97,7 +98,7 @@ def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypat
 
 def test_an_answer_may_end_the_connection(room: Room) -> None:
     """Nothing after it is read."""
-    room.route = lambda request: answer(b"bye")._replace(closes=True)
+    room.route = lambda request: msgspec.structs.replace(answer(b"bye"), closes=True)
     peer = room.serve(POST + b"\r\nfirst" + LAST)
     assert peer.received.count(b"Connection: close\r\n") == 1
     assert room.told == []

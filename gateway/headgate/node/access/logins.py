@@ -14,6 +14,7 @@ from collections.abc import Callable
 from time import monotonic, time
 from traceback import extract_tb, format_exception_only
 
+import msgspec
 import structlog
 
 from headgate.auth.admission import FailedLogins
@@ -49,14 +50,12 @@ MAX_CHANGED = 10_000
 _LOGGED_FRAMES = 5
 
 
-class _UnderWay:
+class _UnderWay(msgspec.Struct):
     """The logins of an address. `count` are being tried, and the others wait for one of these to end."""
 
-    __slots__ = ("count", "users", "waiting")
-
-    def __init__(self) -> None:
-        self.count = self.users = 0
-        self.waiting: deque[Idle] = deque()
+    count: int = 0
+    users: int = 0
+    waiting: deque[Idle] = msgspec.field(default_factory=deque)
 
 
 class Logins:
@@ -284,13 +283,10 @@ class Logins:
             self._proven.add(token, tokens.keys, identity)
         return identity
 
-    def _console_of(self, handshake: Handshake) -> Authenticator | None:
-        return self.console if handshake.auth.get(CONSOLE) is True else None
-
     def _authenticated(self, handshake: Handshake, user: str | None = None) -> Identity:
         """Return the authenticator's answer. For a page of the console, the console answers."""
-        if (console := self._console_of(handshake)) is not None:
-            identity = console(handshake)
+        if self.console is not None and handshake.auth.get(CONSOLE) is True:
+            identity = self.console(handshake)
             if identity is None:
                 raise Unauthorized(Reason.NOT_ACCEPTED)
             return identity

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headgate.errors import UnknownHost
 from headgate.settings.addresses import origins
 from headgate.settings.settings import EVERYWHERE, Settings
@@ -104,7 +106,7 @@ def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, 
         ("Access-Control-Allow-Credentials", "true"),
         ("Access-Control-Expose-Headers", "Retry-After"),
     )
-    return answer._replace(headers=(*answer.headers, *headers))
+    return msgspec.structs.replace(answer, headers=(*answer.headers, *headers))
 
 
 def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) -> str | None:

@@ -94,7 +94,9 @@ class Streams:
             if method not in (methods := ("POST",) if is_alone else ("GET", "POST")):
                 fault = http_error("method_not_allowed", f"expected {' or '.join(methods)}")
                 refusal = error_answer("405 Method Not Allowed", fault)
-                refusal = refusal._replace(headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS")))))
+                refusal = msgspec.structs.replace(
+                    refusal, headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS"))))
+                )
                 return self._readable(refusal, environ)(environ, start_response)
             if method == "POST" and not environ.get("CONTENT_LENGTH"):
                 refusal = error_answer("411 Length Required", http_error("bad_request", "Content-Length is required"))

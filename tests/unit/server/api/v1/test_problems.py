@@ -14,8 +14,8 @@ from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, RateReached, d
 
 
 def told(error: errors.HeadgateError | BodyFault) -> tuple[int, dict[str, str], dict[str, Any]]:
-    status, headers, body, _ = problem_answer(error)
-    return int(status.split()[0]), dict(headers), json.loads(body)
+    answer = problem_answer(error)
+    return int(answer.status.split()[0]), dict(answer.headers), json.loads(answer.body)
 
 
 def test_a_problem_has_the_members_of_rfc_9457_and_the_parts_of_its_error() -> None:

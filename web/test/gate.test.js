@@ -66,8 +66,8 @@ describe("the gateway's limits", () => {
   const count = (state) => Object.values(gate.state.subscriptions).filter((each) => each === state).length;
 
   it("serve what they allow of 160 patterns, and the rest as soon as others are given up", async () => {
-    const told = [];
-    open().on("delivery:error", ({ pattern, error }) => told.push([pattern, error.code, error.parts.limit]));
+    const reports = [];
+    open().on("delivery:error", ({ pattern, error }) => reports.push([pattern, error.code, error.parts.limit]));
     const handler = () => {};
     for (const topic of topics(160)) gate.on(topic, handler);
     const ready = gate.subscribed("a.159");
@@ -76,12 +76,12 @@ describe("the gateway's limits", () => {
     const subscriptions = gateway.connects[0].subscriptions.map(({ pattern }, n) => ({ pattern, ...(n < 128 ? { ok: true } : refused("subscriptions", 128)) }));
     await gateway.welcome({ limits: LIMITS, subscriptions });
     await refusal;
-    assert.deepEqual([gate.status, count("active"), count("waiting"), told.length, gateway.requests.length], ["live", 128, 32, 32, 0]);
+    assert.deepEqual([gate.status, count("active"), count("waiting"), reports.length, gateway.requests.length], ["live", 128, 32, 32, 0]);
     gate.off("a.0", handler);
     await gateway.answer("unsubscribe");
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a.128" });
     await gate.subscribed("a.128");
-    assert.deepEqual([count("active"), count("waiting"), told.length], [128, 31, 32]);
+    assert.deepEqual([count("active"), count("waiting"), reports.length], [128, 31, 32]);
   });
 
   it("bound what a client asks for after a break in which it got more handlers", async () => {
@@ -151,10 +151,10 @@ describe("the user's own topics, by users.me", () => {
   });
 
   it("publishes, replays and tells of gaps and refusals by that name", async () => {
-    const told = [];
+    const reports = [];
     const had = [];
     open({ resync() {} }).on("users.me.#", (data, { topic, replayed }) => had.push([topic, data, replayed]));
-    gate.on("delivery:gap delivery:error", ({ patterns, pattern }) => told.push(patterns ?? pattern));
+    gate.on("delivery:gap delivery:error", ({ patterns, pattern }) => reports.push(patterns ?? pattern));
     await gateway.welcome({ own });
     await gateway.answer("subscribe");
     const published = gate.publish("users.me.mail", 1);
@@ -168,7 +168,7 @@ describe("the user's own topics, by users.me", () => {
     gateway.emit("status", { ended: [{ pattern: `${own}#`, error: { code: "forbidden", message: "no", retry: false } }] });
     await settle();
     assert.deepEqual(had, [["users.me.mail", 7, true]]);
-    assert.deepEqual(told, [[`${own}#`, "users.me.#"], "users.me.#"]);
+    assert.deepEqual(reports, [[`${own}#`, "users.me.#"], "users.me.#"]);
     assert.equal(gate.state.subscriptions["users.me.#"], "refused");
   });
 
@@ -352,8 +352,8 @@ describe("subscribing", () => {
   });
 
   it("asks again for what the gateway cannot decide, by itself and after a growing pause, while its other requests go on", async () => {
-    const told = [];
-    open().on("a", () => {}).on("b", () => {}).on("delivery:error", ({ error }) => told.push(error.code));
+    const reports = [];
+    open().on("a", () => {}).on("b", () => {}).on("delivery:error", ({ error }) => reports.push(error.code));
     const unsure = { code: "authorize_failed", message: "no", retry: true, action: "subscribe to", name: "a" };
     await gateway.welcome({ subscriptions: [{ pattern: "a", ok: false, error: unsure }, { pattern: "b", ok: true }] });
     await gateway.until(() => gate.state.connection === "up");
@@ -365,7 +365,7 @@ describe("subscribing", () => {
     assert.deepEqual(await gateway.answer("subscribe", { ok: false, error: unsure }), { pattern: "a" }, "a new subscription has no past");
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a" });
     await ready;
-    assert.deepEqual(told, []);
+    assert.deepEqual(reports, []);
   });
 
   it("does not ask again for what nobody wants any more, and leaves no timer", async () => {
@@ -398,14 +398,14 @@ describe("subscribing", () => {
 
   it("says why the gateway disconnects it, and comes back with another token", async () => {
     let token = "old";
-    const told = [];
-    open({ token: () => token }).on("connection:unauthorized", ({ code, parts }) => told.push([code, parts.reason]));
+    const reports = [];
+    open({ token: () => token }).on("connection:unauthorized", ({ code, parts }) => reports.push([code, parts.reason]));
     await gateway.welcome();
     token = "new";
     gateway.emit("status", { unauthorized: { code: "unauthorized", message: "the token has expired", retry: false, reason: "expired" } });
     gateway.cut("io server disconnect");
     await gateway.welcome({}, 2);
-    assert.deepEqual(told, [["unauthorized", "expired"]]);
+    assert.deepEqual(reports, [["unauthorized", "expired"]]);
     assert.equal(gateway.connects[1].token, "new");
   });
 
@@ -522,24 +522,24 @@ describe("a client that comes back, with handlers that want the newest alone", (
   const NEWEST = { overflow: "latest", repair: false };
 
   async function comeBack(listen) {
-    const told = [];
-    open().on("delivery:backpressure", ({ conflated, where }) => told.push([conflated, where]));
+    const reports = [];
+    open().on("delivery:backpressure", ({ conflated, where }) => reports.push([conflated, where]));
     listen(record);
     await gateway.welcome();
     gateway.event("price.a", 1, 101);
     await gateway.comeBack(2, { offset: 109 });
     calls.length = 0;
-    return { calls, told };
+    return { calls, reports };
   }
   const missed = (topic, offset) => gateway.event(topic, offset, offset, { replayed: true });
 
   it("get the newest event of each topic that was missed, in order, before what is new, and the number of the others", async () => {
-    const { calls, told } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")).pattern && gate.on("price.b", record("all")));
+    const { calls, reports } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")).pattern && gate.on("price.b", record("all")));
     for (const [topic, offset] of [["price.a", 102], ["price.b", 103], ["price.a", 104], ["price.b", 105], ["price.a", 106]]) missed(topic, offset);
     assert.deepEqual(calls, [["all", 103, 103], ["all", 105, 105]]);
     gateway.event("price.b", 110, 110);
     assert.deepEqual(calls.slice(2), [["newest", 105, 105], ["newest", 106, 106], ["newest", 110, 110], ["all", 110, 110]]);
-    assert.deepEqual([told, gate.state.missed], [[[3, "browser"]], 0]);
+    assert.deepEqual([reports, gate.state.missed], [[[3, "browser"]], 0]);
   });
 
   it("get them when the gateway says that this was all, and over a second break", async () => {
@@ -787,11 +787,11 @@ describe("connection", () => {
   });
 
   it("does not show the gateway a token again that has expired", async () => {
-    const told = [];
-    open({ token: async () => "the same" }).on("connection:refused", ({ parts }, { delayMs }) => told.push([parts.reason, delayMs === null]));
+    const reports = [];
+    open({ token: async () => "the same" }).on("connection:refused", ({ parts }, { delayMs }) => reports.push([parts.reason, delayMs === null]));
     await gateway.refuseConnect(EXPIRED);
     await gateway.until(() => gate.status === "refused");
-    assert.deepEqual([told, gateway.connects.length], [[["expired", false], ["expired", true]], 1]);
+    assert.deepEqual([reports, gateway.connects.length], [[["expired", false], ["expired", true]], 1]);
     gate.open();
     await gateway.welcome({}, 2);
     assert.equal(gate.status, "live");
@@ -821,17 +821,17 @@ describe("connection", () => {
   });
 
   it("is refused with the gateway's own error when long-polling is refused", async () => {
-    const told = [];
-    open().on("connection:refused", ({ code, parts, retry, message }, { delayMs }) => told.push({ code, parts, retry, delayMs, isSaid: message.includes("limit reached: clients") }));
+    const reports = [];
+    open().on("connection:refused", ({ code, parts, retry, message }, { delayMs }) => reports.push({ code, parts, retry, delayMs, isSaid: message.includes("limit reached: clients") }));
     await gateway.until(() => gateway.connects.length === 1);
     const error = { code: "limit_reached", message: "limit reached: clients (at most 10)", retry: true, retry_after_s: 0.05, name: "clients", limit: 10 };
     gateway.fail({ status: 503, responseText: JSON.stringify({ code: 3, message: "Bad request: limit reached", error }) });
-    const [{ delayMs, ...rest }] = told;
+    const [{ delayMs, ...rest }] = reports;
     assert.deepEqual(rest, { code: "limit_reached", parts: { retryAfterS: 0.05, name: "clients", limit: 10 }, retry: true, isSaid: true });
     assert.ok(delayMs >= 50, String(delayMs));
     await gateway.until(() => gateway.connects.length === 2);
     gateway.fail({ status: 403, responseText: '{"code":4,"message":"no","error":{"code":"origin_not_allowed","message":"not allowed: http://page.test","retry":false}}' });
-    assert.deepEqual([told[1].code, told[1].delayMs, gate.status], ["origin_not_allowed", null, "refused"]);
+    assert.deepEqual([reports[1].code, reports[1].delayMs, gate.status], ["origin_not_allowed", null, "refused"]);
   });
 
   it("goes on trying when the network fails or the token cannot be had", async () => {
@@ -1207,13 +1207,13 @@ describe("a welcome that cannot be read", () => {
     "without limits": { session: "s", epoch: "e1", offset: 1, subscriptions: [] }, "without a position": { session: "s", limits: {}, subscriptions: [] },
   })) {
     it(`is a lost connection with a reason, and the next one counts: ${what}`, async () => {
-      const told = [];
-      open().on("connection:refused", ({ code, parts }) => told.push([code, parts.reason.startsWith("the welcome cannot be read: TypeError")]));
+      const reports = [];
+      open().on("connection:refused", ({ code, parts }) => reports.push([code, parts.reason.startsWith("the welcome cannot be read: TypeError")]));
       gate.on("a", () => {});
       await gateway.until(() => gateway.connects.length === 1);
       gateway.connected = true;
       gateway.emit("welcome", body);
-      assert.deepEqual([told, gate.status], [[["unreachable", true]], "waiting"]);
+      assert.deepEqual([reports, gate.status], [[["unreachable", true]], "waiting"]);
       await gateway.welcome({}, 2);
       assert.deepEqual([gate.status, gate.state.subscriptions], ["live", { a: "active" }]);
       assert.equal(gateway.connects[1].resume, undefined);
@@ -1566,15 +1566,15 @@ describe("a busy page", () => {
 describe("gaps", () => {
   const GAP = { patterns: ["a.#"], from: 101, to: 104, count: 2, bytes: 9, reason: "overflow", recoverable: true };
   const meta = (offset) => ({ id: `i${offset}`, time: 1, offset, replayed: true });
-  const told = [];
+  const reports = [];
   const resyncs = [];
 
   /** A gate with handlers of "a.#", by default one that lets go of events. */
   async function openDropping(options = {}, handler = () => {}) {
-    told.length = resyncs.length = 0;
+    reports.length = resyncs.length = 0;
     open({ resync: (gap) => resyncs.push(gap) }).on("a.#", handler, null, { overflow: "drop", ...options });
-    gate.on("delivery:gap", (gap) => told.push(["gap", gap.repairing, gap.lost, gap.count]));
-    gate.on("delivery:resumed", ({ repaired }) => repaired && told.push(["resumed", repaired]));
+    gate.on("delivery:gap", (gap) => reports.push(["gap", gap.repairing, gap.lost, gap.count]));
+    gate.on("delivery:resumed", ({ repaired }) => repaired && reports.push(["resumed", repaired]));
     await gateway.welcome();
   }
 
@@ -1585,9 +1585,9 @@ describe("gaps", () => {
     gateway.event("a.later", "later", 105);
     assert.deepEqual(await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)]], next: 103 }), { pattern: "a.#", from: 101, to: 104, epoch: "e1" });
     assert.deepEqual(await gateway.answer("replay", { ok: true, events: [["a.c", 2, meta(104)]], next: null }), { pattern: "a.#", from: 103, to: 104, epoch: "e1" });
-    await gateway.until(() => told.length === 2);
+    await gateway.until(() => reports.length === 2);
     assert.deepEqual(got, [["later", 105, false], [1, 101, true], [2, 104, true]]);
-    assert.deepEqual(told, [["gap", true, false, 2], ["resumed", { patterns: ["a.#"], from: 101, to: 104, count: 2 }]]);
+    assert.deepEqual(reports, [["gap", true, false, 2], ["resumed", { patterns: ["a.#"], from: 101, to: 104, count: 2 }]]);
     assert.deepEqual([gate.state.gaps, gate.state.missed, resyncs], [1, 0, []]);
   });
 
@@ -1618,7 +1618,7 @@ describe("gaps", () => {
     gateway.emit("gap", { ...GAP, count: 1 });
     await gateway.answer("subscribe");
     await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)]], next: null });
-    await gateway.until(() => told.length === 2);
+    await gateway.until(() => reports.length === 2);
     assert.deepEqual([got, resyncs], [[1], []]);
   });
 
@@ -1629,7 +1629,7 @@ describe("gaps", () => {
     await gateway.until(() => gateway.requests.length === 1);
     await gateway.comeBack();
     await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)], ["a.b", 2, meta(102)]], next: null });
-    await gateway.until(() => told.length === 2);
+    await gateway.until(() => reports.length === 2);
     assert.deepEqual([got, resyncs], [[1, 2], []]);
   });
 
@@ -1638,7 +1638,7 @@ describe("gaps", () => {
     await openDropping({}, (data) => got.push(data));
     gateway.emit("gap", GAP);
     await gateway.answer("replay", { ok: true, events: [["a.b", "lost", meta(102)], ["a.b", "kept", meta(101)]], next: null });
-    await gateway.until(() => told.length === 2);
+    await gateway.until(() => reports.length === 2);
     // It resumes from 100, which both logs have, so the gateway has nothing to tell it.
     gateway.cut();
     gate.open();
@@ -1647,7 +1647,7 @@ describe("gaps", () => {
     gateway.event("a.b", "new", 102, { id: "another" });
     await settle();
     assert.deepEqual(got, ["lost", "kept", "new"]);
-    assert.deepEqual(told.at(-1), ["gap", false, true, 1]);
+    assert.deepEqual(reports.at(-1), ["gap", false, true, 1]);
     assert.deepEqual(resyncs.map(({ from, to, reason, epoch }) => [from, to, reason, epoch]), [[102, 102, "rolled_back", "e2"]]);
   });
 
@@ -1660,7 +1660,7 @@ describe("gaps", () => {
         await openDropping();
         gateway.emit("gap", GAP);
         await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(102)], ["a.b", 2, meta(101)]], next: null });
-        await gateway.until(() => told.length === 2);
+        await gateway.until(() => reports.length === 2);
         gateway.cut();
         gate.open();
         await gateway.welcome({ resumed: true, from: { epoch, offset: 100 }, epoch }, 2);
@@ -1677,8 +1677,8 @@ describe("gaps", () => {
     await openDropping();
     gateway.emit("gap", GAP);
     await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(104)]], next: null });
-    await gateway.until(() => told.length === 3);
-    assert.deepEqual(told.at(-1), ["gap", false, true, 1]);
+    await gateway.until(() => reports.length === 3);
+    assert.deepEqual(reports.at(-1), ["gap", false, true, 1]);
     assert.deepEqual(resyncs.map(({ recoverable, lost, count }) => [recoverable, lost, count]), [[false, true, 1]]);
     assert.equal(gate.state.missed, 1);
   });
@@ -1691,14 +1691,14 @@ describe("gaps", () => {
     gateway.emit("gap", { ...GAP, to: 20_000 });
     await settle();
     assert.equal(resyncs.length, 2);
-    assert.deepEqual(told.at(-1), ["gap", false, true, 2]);
+    assert.deepEqual(reports.at(-1), ["gap", false, true, 2]);
     assert.equal(gateway.requests.length, 0);
   });
 
   it("are left alone where the subscription says so, and can be replayed by hand", async () => {
     await openDropping({ repair: false });
     gateway.emit("gap", GAP);
-    assert.deepEqual([told, resyncs], [[["gap", false, false, 2]], []]);
+    assert.deepEqual([reports, resyncs], [[["gap", false, false, 2]], []]);
     // Of a gap without offsets: the gateway names the fault.
     const refused = assert.rejects(gate.replay("a.#", { ...GAP, from: null }), { code: "invalid_request" });
     await gateway.answer("replay", { ok: false, error: { code: "invalid_request", message: "from: expected a whole number", retry: false } });
@@ -1715,7 +1715,7 @@ describe("gaps", () => {
     gateway.emit("gap", { ...GAP, from: null, to: null, count: null, reason: "log_lost", recoverable: false });
     await gateway.answer("replay", { ok: true, events: [], next: null });
     await settle();
-    assert.deepEqual([told.length, resyncs.length], [2, 1]);
+    assert.deepEqual([reports.length, resyncs.length], [2, 1]);
   });
 });
 

@@ -82,13 +82,13 @@ describe("a log that has lost its end", () => {
   });
 
   it("is told, and what comes above its end is new, though these offsets were seen", async () => {
-    const told = [];
-    gate.on("delivery:gap", (gap) => told.push(gap));
+    const reported = [];
+    gate.on("delivery:gap", (gap) => reported.push(gap));
     rolledBack(103, 106, "e2");
     assert.deepEqual(position(), ["e2", 103]);
     for (const offset of [103, 104, 106]) gateway.event("a", null, offset);
     assert.deepEqual([seen, position()], [[ROLLED_BACK, 104, 106], ["e2", 106]]);
-    assert.deepEqual(told, resyncs);
+    assert.deepEqual(reported, resyncs);
     const { reason, epoch, lost, repairing } = resyncs[0];
     assert.deepEqual([reason, epoch, lost, repairing, gate.state.missed], ["rolled_back", "e2", true, false, 0]);
     assert.deepEqual(await resumed(), ["e2", 106]);

@@ -649,7 +649,7 @@ export class Oracle {
   /** Epoch → the highest offset that was shown and not reported as gone. */
   #shown = new Map();
   /** Reported by gaps: at all, for good, and as no longer in the log. */
-  #told = new Set();
+  #reported = new Set();
   #lost = new Set();
   #gone = new Set();
   /** Shown before a log was reported as lost that has lost only the epoch of the client's position. A past may repeat it. */
@@ -698,7 +698,7 @@ export class Oracle {
   }
 
   /** The application was notified of a gap. */
-  told({ reason, patterns, covers, gone, lost, recoverable, from, to, epoch }) {
+  reported({ reason, patterns, covers, gone, lost, recoverable, from, to, epoch }) {
     // The gateway names what is gone. Of what only a repair has brought, the client finds out itself.
     if (reason === "rolled_back" && !gone.length) {
       if (!patterns.includes(this.pattern)) return;
@@ -712,7 +712,7 @@ export class Oracle {
     const overtaken = "*" in this.gateway.acknowledged || "#" in this.gateway.acknowledged;
     if (lost && reason === "overflow" && !overtaken && covers.every((id) => this.#seen.has(id))) this.#fail("told of a loss that there is not");
     for (const id of covers) {
-      this.#told.add(id);
+      this.#reported.add(id);
       if (lost || !recoverable) this.#lost.add(id);
     }
     if (reason !== "rolled_back" && reason !== "log_lost") return;
@@ -759,7 +759,7 @@ export class Oracle {
     }
     if (this.ordered) {
       if (this.#last && !lines.leads(this.#last, entry)) this.#fail(`${id} after ${idOf(this.#last)}`);
-      this.#complete(entry, entry.offset - 1, this.#told);
+      this.#complete(entry, entry.offset - 1, this.#reported);
       this.#last = entry;
     }
     this.#seen.add(id);
@@ -778,7 +778,7 @@ export class Oracle {
       if (!this.gateway.lines.leads({ epoch, offset }, position)) this.#fail(`resumes from ${idOf(position)} after ${epoch}-${offset}`);
     }
     // Events that the client holds, until newer ones may have replaced them, are below its position.
-    if (patterns.includes(this.pattern) && this.base && !this.newest) this.#complete(position, position.offset, this.#told);
+    if (patterns.includes(this.pattern) && this.base && !this.newest) this.#complete(position, position.offset, this.#reported);
   }
 
   /** In the end everything on the line was received, or reported for good. */
@@ -789,7 +789,7 @@ export class Oracle {
   }
 
   /** Everything on the line to a position, up to an offset, was received or reported. */
-  #complete(position, upTo, told) {
+  #complete(position, upTo, reported) {
     if (!this.base) return;
     const { lines, history } = this.gateway;
     const from = Math.min(this.base.offset, lines.shared(this.base.epoch, position));
@@ -800,7 +800,7 @@ export class Oracle {
       if (entry.offset <= from || entry.offset > upTo || !matches(this.pattern, entry.topic) || !lines.leads(entry, position)) continue;
       const id = idOf(entry);
       const isReplaced = this.newest && history.some((newer) => newer.topic === entry.topic && newer.offset > entry.offset && lines.leads(entry, newer));
-      if (!this.#seen.has(id) && !told.has(id) && !isReplaced) this.#fail(`${id} neither received nor told, at ${idOf(position)}`);
+      if (!this.#seen.has(id) && !reported.has(id) && !isReplaced) this.#fail(`${id} neither received nor told, at ${idOf(position)}`);
     }
   }
 }

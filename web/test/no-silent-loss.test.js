@@ -130,7 +130,7 @@ async function history(seed) {
     for (let n = world.below(16); n >= 0; n--) publish();
     for (const pattern of ["*", "b.#", "#"]) if (world.below(2)) listen(pattern, world.below(2) ? { since: somewhere() } : {});
   }
-  gate.on("delivery:gap", (gap) => all((oracle) => oracle.told(gap))).on("delivery:error connection:refused", () => {});
+  gate.on("delivery:gap", (gap) => all((oracle) => oracle.reported(gap))).on("delivery:error connection:refused", () => {});
   gate.on("state:change", ({ subscriptions, epoch, offset }) => {
     all((oracle) => subscriptions[oracle.pattern] === "active" && oracle.promised());
     if (offset === null) return;

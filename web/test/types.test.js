@@ -140,13 +140,13 @@ describe("the declarations", async () => {
   });
 
   it("name each lifecycle event that the sources tell, and no other", async () => {
-    const told = await Promise.all(
+    const reported = await Promise.all(
       (await readdir(join(WEB, "src"), { recursive: true })).filter((name) => name.endsWith(".js")).map(async (name) => (await readFile(join(WEB, "src", name), "utf8")).match(/(?<!ommit )"(connection|delivery|status|state|publish|presence|member|tabs):[a-z]+"/g) ?? []),
     );
     const declared = await Promise.all(["index.d.ts", "presence.d.ts", "tabs.d.ts"].map(async (file) => (await readFile(join(WEB, "types", file), "utf8")).match(/(?<=^\s+)"[a-z]+:[a-z]+"(?=: \[)/gm)));
     // Between the parts of the package.
     const inside = ['"presence:notice"'];
-    assert.deepEqual([...new Set(told.flat())].filter((name) => !inside.includes(name)).sort(), declared.flat().sort());
+    assert.deepEqual([...new Set(reported.flat())].filter((name) => !inside.includes(name)).sort(), declared.flat().sort());
   });
 
   it("are of errors whose sentences have a cure and lead to a heading of the documentation", async () => {

@@ -256,15 +256,15 @@ describe("LiveModel", () => {
 });
 
 describe("LiveModel and its id", () => {
-  const heard = (id) => feed.send(`orders.${id}.updated`, { id, heard: true });
+  const received = (id) => feed.send(`orders.${id}.updated`, { id, received: true });
 
   it("waits until it has one", () => {
     const order = new Order({ status: "new" }, { gate: feed, topic: "orders" });
-    assert.equal(heard("undefined"), 0);
+    assert.equal(received("undefined"), 0);
     order.save();
     requests[0].succeed({ id: 7, version: 1 });
-    assert.equal(heard(7), 1);
-    assert.deepEqual(order.attributes, { id: 7, version: 1, status: "new", heard: true });
+    assert.equal(received(7), 1);
+    assert.deepEqual(order.attributes, { id: 7, version: 1, status: "new", received: true });
   });
 
   it("follows as soon as one is set, however it is", () => {
@@ -275,7 +275,7 @@ describe("LiveModel and its id", () => {
     for (const way of ways) {
       const order = new Order({}, { gate: feed, topic: "orders" });
       way(order);
-      assert.equal(heard(7), 1, way);
+      assert.equal(received(7), 1, way);
       order.unfollow();
     }
   });
@@ -283,20 +283,20 @@ describe("LiveModel and its id", () => {
   it("moves its subscription when it changes, and leaves it with it", () => {
     const order = new Order({ id: 1 }, { gate: feed, topic: "orders" });
     order.set("id", 2);
-    assert.deepEqual([heard(1), heard(2)], [0, 1]);
+    assert.deepEqual([received(1), received(2)], [0, 1]);
     order.clear();
-    assert.deepEqual([heard(1), heard(2)], [0, 0]);
+    assert.deepEqual([received(1), received(2)], [0, 0]);
     order.set("id", "1");
-    assert.deepEqual([heard(1), heard(2)], [1, 0]);
+    assert.deepEqual([received(1), received(2)], [1, 0]);
     order.unfollow();
     order.set("id", 3);
-    assert.equal(heard(3), 0);
+    assert.equal(received(3), 0);
   });
 
   it("goes by the model's own name for it", () => {
     const Numbered = Order.extend({ idAttribute: "number" });
     const order = new Numbered({ id: "x" }, { gate: feed, topic: "orders" });
-    assert.equal(heard("x"), 0);
+    assert.equal(received("x"), 0);
     order.set("number", 5);
     assert.equal(feed.send("orders.5.updated", { number: 5 }), 1);
   });
@@ -308,21 +308,21 @@ describe("LiveModel and its id", () => {
       assert.throws(() => new Order({ id }, { gate: feed, topic: "orders" }), (error) => error.code === "invalid_pattern" && why.test(error.message), String(id));
     }
     assert.throws(() => new Order({ id: 1 }, { gate: feed }), { code: "invalid_pattern" });
-    assert.equal(heard("1"), 0);
+    assert.equal(received("1"), 0);
   });
 
   it("is told about where it is set, when it is no word", () => {
-    const told = [];
-    feed.on("delivery:error", ({ error }) => told.push(error));
+    const reports = [];
+    feed.on("delivery:error", ({ error }) => reports.push(error));
     const order = new Order({ status: "new" }, { gate: feed, topic: "orders" });
     const saved = [];
     order.save({}, { success: () => saved.push(order.id) });
     requests[0].succeed({ id: "a b" });
-    assert.deepEqual([saved, told.length, reported.length], [["a b"], 1, 1]);
-    assert.equal(told[0].code, "invalid_pattern");
+    assert.deepEqual([saved, reports.length, reported.length], [["a b"], 1, 1]);
+    assert.equal(reports[0].code, "invalid_pattern");
     order.set("id", "ab");
-    assert.equal(heard("ab"), 1);
-    assert.equal(told.length, 1);
+    assert.equal(received("ab"), 1);
+    assert.equal(reports.length, 1);
   });
 
   it("may be a name of every object", () => {
@@ -347,9 +347,9 @@ describe("LiveModel and its id", () => {
     const heardByApplication = [];
     order.listenTo(feed, "orders.1.*", (data) => heardByApplication.push(data.id));
     order.set("id", 2);
-    heard(1);
+    received(1);
     order.unfollow();
-    heard(1);
+    received(1);
     assert.deepEqual(heardByApplication, [1, 1]);
   });
 });
@@ -535,14 +535,14 @@ describe("LiveCollection", () => {
 
   it("leaves the application's own handlers when it stops following", () => {
     const orders = new Orders(null, { gate: feed });
-    const heard = [];
-    orders.listenTo(feed, "orders.*.*", (data) => heard.push(data));
-    orders.listenTo(feed, "delivery:gap", (gap) => heard.push(gap));
+    const received = [];
+    orders.listenTo(feed, "orders.*.*", (data) => received.push(data));
+    orders.listenTo(feed, "delivery:gap", (gap) => received.push(gap));
     orders.follow(feed);
     orders.unfollow();
     feed.send("orders.1.created", 1);
     feed.trigger("delivery:gap", 2);
-    assert.deepEqual(heard, [1, 2]);
+    assert.deepEqual(received, [1, 2]);
     assert.equal(orders.length, 0);
     orders.stopListening(feed);
     assert.equal(feed.send("orders.1.created", 1), 0);
@@ -615,12 +615,12 @@ describe("NotificationList", () => {
   it("has the items of its inbox, in their order, and says what has changed", () => {
     const inbox = played();
     const list = new NotificationList([], { inbox });
-    const told = [];
-    list.on("add remove change:read unread status", (what) => told.push(what.id ?? what));
+    const reports = [];
+    list.on("add remove change:read unread status", (what) => reports.push(what.id ?? what));
     inbox.show([item(2), item(1)], 7);
-    assert.deepEqual(told.splice(0), ["news/2", "news/1", 7, "current"]);
+    assert.deepEqual(reports.splice(0), ["news/2", "news/1", 7, "current"]);
     inbox.show([item(3), item(2, { read: true })], 6);
-    assert.deepEqual(told.splice(0), ["news/2", "news/1", "news/3", 6]);
+    assert.deepEqual(reports.splice(0), ["news/2", "news/1", "news/3", 6]);
     assert.deepEqual(list.map((each) => [each.id, each.get("read")]), [["news/3", false], ["news/2", true]]);
     assert.deepEqual([list.unread, list.status], [6, "current"]);
   });

@@ -54,19 +54,19 @@ describe("SlicedQueue", () => {
   });
 
   it("says once that it is full, discards nothing, and says when it is empty", async () => {
-    const told = [];
+    const reported = [];
     queue = createSlicedQueue(
       2,
       (message) => {
-        told.push(message);
+        reported.push(message);
         clockMs += 1000;
       },
-      { full: () => told.push("full"), drained: () => told.push("drained"), empty: () => told.push("empty") },
+      { full: () => reported.push("full"), drained: () => reported.push("drained"), empty: () => reported.push("empty") },
     );
     for (const message of ["a", "b", "c", "d"]) queue.put(message);
-    assert.deepEqual([told, queue.depth()], [["a", "empty", "full"], 3]);
+    assert.deepEqual([reported, queue.depth()], [["a", "empty", "full"], 3]);
     while (queue.depth()) await settle();
-    assert.deepEqual(told.slice(3), ["b", "c", "d", "drained", "empty"]);
+    assert.deepEqual(reported.slice(3), ["b", "c", "d", "drained", "empty"]);
   });
 
   it("lets timers have their turn while a long line is dispatched", async () => {

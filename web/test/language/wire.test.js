@@ -70,7 +70,7 @@ describe("events", () => {
 });
 
 describe("notices", () => {
-  const heard = {
+  const received = {
     [protocol.GAP]: "delivery:gap",
     [protocol.BACKPRESSURE]: "delivery:backpressure",
     [protocol.WELCOME]: "connection:up",
@@ -79,8 +79,8 @@ describe("notices", () => {
     it(`are told or kept: ${name}`, async () => {
       const gateway = await open();
       const [kind, body] = message;
-      const told = [];
-      gate.on("all", (each, notice) => told.push([each, notice]));
+      const reported = [];
+      gate.on("all", (each, notice) => reported.push([each, notice]));
       // A connection has one welcome.
       if (kind === protocol.WELCOME) {
         gateway.cut();
@@ -88,14 +88,14 @@ describe("notices", () => {
         gateway.connected = true;
       }
       gateway.emit(kind, structuredClone(body));
-      if (heard[kind]) assert.ok(told.some(([each, notice]) => each === heard[kind] && isDeepStrictEqual({ ...notice, ...found(body) }, notice)));
+      if (received[kind]) assert.ok(reported.some(([each, notice]) => each === received[kind] && isDeepStrictEqual({ ...notice, ...found(body) }, notice)));
       if (kind === protocol.CURSOR) assert.deepEqual([gate.state.epoch, gate.state.offset], [body.epoch, body.offset]);
       if (answer) assert.deepEqual(await gateway.answer(answer[0]), answer[1]);
       if (body.bus) assert.equal(gate.state.bus, body.bus);
-      if (body.moving) assert.deepEqual(told.find(([each]) => each === "connection:moving")[1], found(body.moving));
+      if (body.moving) assert.deepEqual(reported.find(([each]) => each === "connection:moving")[1], found(body.moving));
       if (kind === protocol.WELCOME) assert.deepEqual([gate.state.session, gate.state.limits], [body.session, found(body.limits)]);
       if (kind === protocol.GAP) {
-        const { repairing, lost, ...gap } = told.find(([each]) => each === "delivery:gap")[1];
+        const { repairing, lost, ...gap } = reported.find(([each]) => each === "delivery:gap")[1];
         assert.deepEqual([gap, repairing, lost], [body, false, !body.recoverable]);
       }
     });
@@ -164,12 +164,12 @@ describe("CONNECT", () => {
     it(`is told why it was refused: ${name}`, async () => {
       const gateway = new FakeGateway();
       gate = connect("http://gateway.test", { io: gateway.io });
-      const told = [];
-      gate.on("connection:refused", (error) => told.push(error));
+      const reported = [];
+      gate.on("connection:refused", (error) => reported.push(error));
       await gateway.until(() => gateway.connects.length === 1);
       gateway.refuse(data, data.message);
       const { code, message, retry, ...parts } = data;
-      assert.deepEqual([told[0].code, saidBy(told[0], message), told[0].retry, told[0].parts], [code, message, retry, found(parts)]);
+      assert.deepEqual([reported[0].code, saidBy(reported[0], message), reported[0].retry, reported[0].parts], [code, message, retry, found(parts)]);
       assert.equal(gate.state.connection, retry ? "waiting" : "refused");
     });
   }
@@ -184,8 +184,8 @@ describe("docs/protocol.md", () => {
     const browser = ["disconnected", "timeout", "closed", "token_unavailable", "unreachable", "refused"];
     assert.ok(codes.length >= 14);
     // Of a process that does not start; no client hears of it.
-    const told = codes.filter((code) => code !== "invalid_settings");
+    const reported = codes.filter((code) => code !== "invalid_settings");
     const names = Object.values(protocol).flat().filter((name) => typeof name === "string");
-    for (const name of [...told, ...browser, ...names]) assert.match(page, new RegExp(`\`${name}\\b`), name);
+    for (const name of [...reported, ...browser, ...names]) assert.match(page, new RegExp(`\`${name}\\b`), name);
   });
 });

@@ -158,16 +158,16 @@ export class ModelTab {
   state = { user: null, connection: "waiting", position: "none", epoch: null, offset: null, limits: {} };
   _checkOptions = checkOptions;
   #listeners = new Map();
-  #heard = () => {};
+  #received = () => {};
   /** Requests without an answer. */
   #requests = new Set();
   #connections = 0;
 
   /** @param {OutboxWorld} world @param {string} name @param {(name: string, notice: any) => void} told */
-  constructor(world, name, told) {
+  constructor(world, name, reported) {
     this.world = world;
     this.tab = name;
-    this.told = told;
+    this.reported = reported;
     world.tabs.push(this);
   }
 
@@ -182,7 +182,7 @@ export class ModelTab {
   }
 
   trigger(name, notice) {
-    if (this.isAlive) this.told(name, notice);
+    if (this.isAlive) this.reported(name, notice);
   }
 
   _heard() {
@@ -336,10 +336,10 @@ export class ModelTab {
       }),
     living: async () => new Set(this.world.tabs.map(({ tab }) => tab)),
     notify: () => {
-      for (const other of this.world.tabs) if (other !== this) this.world.later(other.hears, () => other.isAlive && other.#heard());
+      for (const other of this.world.tabs) if (other !== this) this.world.later(other.hears, () => other.isAlive && other.#received());
     },
     listen: (hear) => {
-      this.#heard = hear;
+      this.#received = hear;
     },
     close() {},
   };

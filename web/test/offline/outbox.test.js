@@ -90,11 +90,11 @@ describe("an entry of the outbox", () => {
 /** A page with a gate that answers as a test says, and with an outbox in memory. */
 function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
   const world = new OutboxWorld(1, bounds);
-  const told = [];
+  const reported = [];
   const notices = [];
   const tab = new ModelTab(world, "one", (name, notice) => {
     const { id, error } = notice;
-    told.push(error ? `${name} ${id} ${error.code}` : `${name} ${id}`);
+    reported.push(error ? `${name} ${id} ${error.code}` : `${name} ${id}`);
     notices.push([name, notice]);
   });
   tab.rules = false;
@@ -109,17 +109,17 @@ function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
   const pass = async (ms) => run(await world.pass(ms));
   /** The log loses its end. */
   const roll = (offset) => run(world.roll(offset)).then(() => pass(6000));
-  return { world, tab, outbox, told, notices, run, connect, cut, pass, roll, ids: () => world.log.map(({ id }) => id) };
+  return { world, tab, outbox, reported, notices, run, connect, cut, pass, roll, ids: () => world.log.map(({ id }) => id) };
 }
 
 describe("an outbox", () => {
   it("sends at once while there is a connection, and resolves with the receipt", async () => {
-    const { tab, outbox, told, run } = page();
+    const { tab, outbox, reported, run } = page();
     tab.connect("ana");
     const receipt = outbox.publish("a.b", 1, { id: "x" });
     await run();
     assert.deepEqual(await receipt, { epoch: "e", offset: 1, duplicate: false });
-    assert.deepEqual(told, ["publish:queued x", "publish:receipt x"]);
+    assert.deepEqual(reported, ["publish:queued x", "publish:receipt x"]);
   });
 
   it("keeps publishes while there is none, and sends them in order", async () => {
@@ -249,17 +249,17 @@ describe("an outbox", () => {
   });
 
   it("says nothing and sends nothing twice where another epoch has lost nothing", async () => {
-    const { tab, outbox, told, run, pass, roll, ids } = page();
+    const { tab, outbox, reported, run, pass, roll, ids } = page();
     tab.connect("ana");
     outbox.publish("a.b", 1, { id: "x" });
     await run();
     await roll(1);
     await pass(KEPT_MS);
-    assert.deepEqual([ids(), told], [["x"], ["publish:queued x", "publish:receipt x"]]);
+    assert.deepEqual([ids(), reported], [["x"], ["publish:queued x", "publish:receipt x"]]);
   });
 
   it("says that it cannot know what has become of a receipt, where it comes back too late to send again", async () => {
-    const { world, tab, outbox, told, run, connect, ids } = page();
+    const { world, tab, outbox, reported, run, connect, ids } = page();
     tab.connect("ana");
     outbox.publish("a.b", 1, { id: "x" });
     await run();
@@ -267,7 +267,7 @@ describe("an outbox", () => {
     world.roll(0);
     await world.pass(REMEMBERED_MS);
     await connect("ana");
-    assert.deepEqual([ids(), told.at(-1)], [[], "publish:refused x outcome_unknown"]);
+    assert.deepEqual([ids(), reported.at(-1)], [[], "publish:refused x outcome_unknown"]);
   });
 
   it("keeps no more receipts than it may keep publishes, the newest, and none that it is to discard", async () => {
@@ -367,7 +367,7 @@ describe("an outbox", () => {
 
 describe("an outbox that discards", () => {
   it("tells each publisher, sends nothing of it, and takes the next publish", async () => {
-    const { outbox, told, connect, ids } = page();
+    const { outbox, reported, connect, ids } = page();
     const gone = ["x", "y"].map((id) => assert.rejects(outbox.publish("a.b", 1, { id }), { code: "discarded", retry: false, parts: { id, topic: "a.b", reason: "discarded" } }));
     await outbox.discard();
     await Promise.all(gone);
@@ -375,7 +375,7 @@ describe("an outbox that discards", () => {
     const kept = outbox.publish("a.b", 1, { id: "z" });
     await connect("ana");
     assert.equal((await kept).offset, 1);
-    assert.deepEqual([told.slice(2), ids()], [["publish:refused x discarded", "publish:refused y discarded", "publish:queued z", "publish:receipt z"], ["z"]]);
+    assert.deepEqual([reported.slice(2), ids()], [["publish:refused x discarded", "publish:refused y discarded", "publish:queued z", "publish:receipt z"], ["z"]]);
   });
 
   it("gives up the ids that it is given, and no other", async () => {
@@ -390,7 +390,7 @@ describe("an outbox that discards", () => {
   });
 
   it("waits for the answer to what is under way, and says that it cannot know where none comes", async () => {
-    const { tab, outbox, told, run } = page();
+    const { tab, outbox, reported, run } = page();
     tab.connect("ana");
     const fate = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "outcome_unknown", parts: { id: "x", topic: "a.b", reason: "discarded" } });
     await settle();
@@ -400,7 +400,7 @@ describe("an outbox that discards", () => {
     await run();
     await ended;
     await fate;
-    assert.deepEqual(told, ["publish:queued x", "publish:refused x outcome_unknown"]);
+    assert.deepEqual(reported, ["publish:queued x", "publish:refused x outcome_unknown"]);
   });
 
   it("is refused when it is closed, also while it waits", async () => {
@@ -440,7 +440,7 @@ describe("the entry point", () => {
 /** The outcomes of each publish, against the log. */
 class Oracle {
   /** id → its outcomes. @type {Map<string, Set<string>>} */
-  told = new Map();
+  reported = new Map();
   /** id → its last receipt, and how many others came before that one. */
   receipts = new Map();
   #receipts = 0;
@@ -454,8 +454,8 @@ class Oracle {
   discarded = new Set();
 
   tell(id, word, receipt) {
-    if (!this.told.has(id)) this.told.set(id, new Set());
-    this.told.get(id).add(word);
+    if (!this.reported.has(id)) this.reported.set(id, new Set());
+    this.reported.get(id).add(word);
     if (receipt) this.receipts.set(id, { ...receipt, nth: this.#receipts++ });
   }
 
@@ -475,7 +475,7 @@ class Oracle {
     const places = new Map();
     for (const [place, { id }] of log.entries()) places.set(id, [...(places.get(id) ?? []), place]);
     for (const id of this.keys.keys()) {
-      const words = this.told.get(id) ?? new Set();
+      const words = this.reported.get(id) ?? new Set();
       const times = places.get(id)?.length ?? 0;
       // The user has cleared the storage. Only a living page can report it, and nothing is sent again.
       const isCleared = this.cleared.has(id);
@@ -492,8 +492,8 @@ class Oracle {
       const final = [...words].filter((word) => word !== "published" && word !== "outcome_unknown");
       assert.ok(!(final.length && words.size > 1), `${id} was told as ${[...words]}`);
     }
-    for (const id of this.told.keys()) if (!this.keys.has(id)) assert.ok(!places.has(id), `${id} was refused at once, and is in the log`);
-    const published = [...this.keys.keys()].filter((id) => this.told.get(id)?.has("published") && !this.lost.has(id));
+    for (const id of this.reported.keys()) if (!this.keys.has(id)) assert.ok(!places.has(id), `${id} was refused at once, and is in the log`);
+    const published = [...this.keys.keys()].filter((id) => this.reported.get(id)?.has("published") && !this.lost.has(id));
     const byLog = [...published].sort((a, b) => places.get(a)[0] - places.get(b)[0]);
     assert.deepEqual(byLog, published.sort((a, b) => this.keys.get(a) - this.keys.get(b)), "the log has another order");
   }
@@ -568,8 +568,8 @@ async function history(seed) {
   // No more faults, so everything must be reported.
   open();
   for (const tab of world.tabs) tab.rules = false;
-  const told = () => [...oracle.cleared].every(([id, tab]) => oracle.told.has(id) || !tab?.isAlive);
-  for (let step = 0; step < CALM_STEPS && (world.steps.length || world.rows.size || !told()); step++) {
+  const reported = () => [...oracle.cleared].every(([id, tab]) => oracle.reported.has(id) || !tab?.isAlive);
+  for (let step = 0; step < CALM_STEPS && (world.steps.length || world.rows.size || !reported()); step++) {
     for (const tab of world.tabs) {
       if (tab.state.user === "bob") tab.cut();
       tab.connect("ana");
@@ -590,7 +590,7 @@ describe("outboxes of pages that are killed, cut off and reloaded at every step"
     const seeds = process.env.HEADGATE_SEED ? [Number(process.env.HEADGATE_SEED)] : Array.from({ length: HISTORIES }, (_, seed) => seed);
     for (const seed of seeds) {
       try {
-        for (const told of (await history(seed)).told.values()) for (const word of told) words.add(word);
+        for (const reported of (await history(seed)).reported.values()) for (const word of reported) words.add(word);
       } catch (error) {
         throw new Error(`HEADGATE_SEED=${seed}: ${/** @type {Error} */ (error).message}`, { cause: error });
       }

@@ -17,11 +17,11 @@ async function begin(options = {}) {
   const gateway = new FakeGateway();
   const gate = connect("http://gateway.test", { io: gateway.io });
   gates.push(gate);
-  const told = [];
+  const reports = [];
   const room = presence(gate, "rooms.7", options);
-  for (const name of ["join", "leave", "change"]) room.on(`member:${name}`, ({ user }) => told.push(`${user} ${name}`));
+  for (const name of ["join", "leave", "change"]) room.on(`member:${name}`, ({ user }) => reports.push(`${user} ${name}`));
   await gateway.letIn();
-  return { gateway, gate, room, told };
+  return { gateway, gate, room, reports };
 }
 
 const wire = (user, connections = 1, meta = null) => [user, connections, 1000, meta === null ? null : JSON.stringify(meta)];
@@ -75,18 +75,18 @@ describe("presence", () => {
   });
 
   it("enters, shows who is there, and tells who comes, changes and leaves", async () => {
-    const { gateway, room, told } = await begin({ meta: { atDoor: true, the_key: 1 } });
+    const { gateway, room, reports } = await begin({ meta: { atDoor: true, the_key: 1 } });
     assert.equal(room.status, "loading");
     const body = await answer(gateway, part([wire("ann"), wire("ben", 2, { the_key: 1 })]));
     assert.deepEqual(body, { topic: "rooms.7", act: "enter", meta: { atDoor: true, the_key: 1 } });
     assert.equal(room.status, "live");
     assert.deepEqual(room.members[1], { user: "ben", connections: 2, since: 1000, meta: { the_key: 1 } });
-    assert.deepEqual(told, [], "those who were there have not come");
+    assert.deepEqual(reports, [], "those who were there have not come");
     const before = room.getSnapshot();
     const changes = [];
     room.on("member:change", (member, previous) => changes.push([member.connections, previous.connections]));
     await notify(gateway, 0, 1, [wire("eve"), wire("ben", 1, { the_key: 1 })], ["ann", "nobody"]);
-    assert.deepEqual(told, ["eve join", "ben change", "ann leave"]);
+    assert.deepEqual(reports, ["eve join", "ben change", "ann leave"]);
     assert.deepEqual(changes, [[1, 2]], "with what was so before");
     assert.deepEqual(names(room), ["ben", "eve"]);
     assert.equal(before.members.length, 2, "a snapshot is never changed");
@@ -112,7 +112,7 @@ describe("presence", () => {
 
   it("reads the set anew after a hole, a reset or another copy, and tells only what differs", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
-    const { gateway, room, told } = await begin({ enter: false });
+    const { gateway, room, reports } = await begin({ enter: false });
     await answer(gateway, part([wire("ann"), wire("ben")], 5));
     for (const [base, version, more] of [[6, 7, {}], [0, 0, { reset: true }], [5, 6, { copy: "c2" }]]) {
       gateway.emit("presence", { topic: "rooms.7", copy: "c1", base, version, members: [wire("x")], left: [], ...more });
@@ -127,11 +127,11 @@ describe("presence", () => {
       for (let turn = 0; turn < 20; turn++) await Promise.resolve();
       assert.equal(room.status, "live");
     }
-    assert.deepEqual(told, []);
+    assert.deepEqual(reports, []);
   });
 
   it("stays as it is through a reconnection, and enters again", async () => {
-    const { gateway, room, told } = await begin({ meta: 1 });
+    const { gateway, room, reports } = await begin({ meta: 1 });
     await answer(gateway, part([wire("ann"), wire("ben")], 5));
     gateway.cut();
     await settle();
@@ -139,7 +139,7 @@ describe("presence", () => {
     await gateway.welcome({}, 2);
     const body = await answer(gateway, part([wire("ann", 2), wire("eve")], 0, { copy: "c9" }));
     assert.deepEqual(body, { topic: "rooms.7", act: "enter", meta: 1 });
-    assert.deepEqual(told, ["ben leave", "ann change", "eve join"]);
+    assert.deepEqual(reports, ["ben leave", "ann change", "eve join"]);
   });
 
   it("says why it is refused, and asks again where that can help", async () => {
@@ -160,11 +160,11 @@ describe("presence", () => {
   });
 
   it("ends in a topic that a new token does not grant", async () => {
-    const { gateway, gate, room, told } = await begin();
+    const { gateway, gate, room, reports } = await begin();
     await answer(gateway, part([wire("ann")]));
     gateway.emit("presence", { topic: "rooms.7", ended: { code: "forbidden", message: "no", retry: false } });
     await settle();
-    assert.deepEqual([room.status, room.error.code, names(room), told], ["refused", "forbidden", [], ["ann leave"]]);
+    assert.deepEqual([room.status, room.error.code, names(room), reports], ["refused", "forbidden", [], ["ann leave"]]);
     // Each may grant it again: the server, and a token of the page's.
     gateway.emit("status", { granted: true });
     await answer(gateway, { ok: false, error: { code: "forbidden", message: "no", retry: false } });
@@ -176,12 +176,12 @@ describe("presence", () => {
   });
 
   it("asks again after a growing pause where the gateway has ended it for a passing reason", async () => {
-    const { gateway, gate, room, told } = await begin();
+    const { gateway, gate, room, reports } = await begin();
     await answer(gateway, part([wire("ann")]));
     const error = { code: "authorize_failed", message: "no", retry: true };
     gateway.emit("presence", { topic: "rooms.7", ended: error });
     await settle();
-    assert.deepEqual([room.status, room.error.code, names(room), told], ["waiting", "authorize_failed", ["ann"], []]);
+    assert.deepEqual([room.status, room.error.code, names(room), reports], ["waiting", "authorize_failed", ["ann"], []]);
     await gateway.until(() => gateway.requests.length === 1);
     await answer(gateway, part([wire("ann")]));
     assert.deepEqual([room.status, room.error], ["live", null]);
@@ -214,24 +214,24 @@ describe("presence", () => {
     again.update("there");
     assert.equal((await answer(gateway, part([wire("ann", 1, "there")], 2))).meta, "there");
     assert.deepEqual([names(room), names(again)], [["ann"], ["ann"]]);
-    let told = 0;
+    let reports = 0;
     const reported = mock.method(console, "error", () => {});
     room.subscribe(() => {
       throw Error("this one's fault");
     });
-    room.subscribe(() => told++);
+    room.subscribe(() => reports++);
     again.close();
     await notify(gateway, 2, 3, [wire("ben")]);
     assert.equal(gateway.requests.length, 0);
     room.close();
     assert.deepEqual(await answer(gateway, { ok: true }), { topic: "rooms.7", act: "leave" });
     assert.equal(room.status, "closed");
-    assert.equal(told, 2);
-    assert.equal(reported.mock.callCount(), told);
+    assert.equal(reports, 2);
+    assert.equal(reported.mock.callCount(), reports);
   });
 
   it("ends for one who asked for it without an effect on another", async () => {
-    const { gateway, gate, room, told } = await begin();
+    const { gateway, gate, room, reports } = await begin();
     const other = presence(gate, "rooms.7");
     const seen = [];
     other.on("change member:join", () => seen.push("called"));
@@ -243,7 +243,7 @@ describe("presence", () => {
     other.update("late");
     other.off();
     await notify(gateway, 0, 1, [wire("ben")]);
-    assert.deepEqual([names(other), seen.length, gateway.requests, room.status, names(room), told], [["ann"], 1, [], "live", ["ann", "ben"], ["ben join"]]);
+    assert.deepEqual([names(other), seen.length, gateway.requests, room.status, names(room), reports], [["ann"], 1, [], "live", ["ann", "ben"], ["ben join"]]);
   });
 
   it("refuses what is no topic, and is closed with its gate", async () => {

@@ -21,16 +21,16 @@ function begin(options = {}) {
 
 /** Listen to a store, and count its notices. */
 function listen(store) {
-  const told = { count: 0, leave: () => {} };
-  told.leave = store.subscribe(() => told.count++);
-  return told;
+  const reports = { count: 0, leave: () => {} };
+  reports.leave = store.subscribe(() => reports.count++);
+  return reports;
 }
 
 /** The same, and let the client in. */
 async function follow(store, gateway) {
-  const told = listen(store);
+  const reports = listen(store);
   await gateway.letIn();
-  return told;
+  return reports;
 }
 
 /** An event comes. */
@@ -45,17 +45,17 @@ describe("a store of events", () => {
   it("holds the events of its pattern, oldest first, and tells once for all of one turn", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*");
-    const told = await follow(store, gateway);
-    const [before, count] = [store.getSnapshot(), told.count];
+    const reports = await follow(store, gateway);
+    const [before, count] = [store.getSnapshot(), reports.count];
     assert.equal(before.status, "active");
     for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
     await happen(gateway, "b.1", 1, 104);
     assert.deepEqual(topics(store), ["a.1", "a.2", "a.3"]);
-    assert.equal(told.count, count + 1);
+    assert.equal(reports.count, count + 1);
     assert.deepEqual(before.events, [], "a snapshot is never changed");
     assert.equal(store.getSnapshot(), store.getSnapshot());
     await happen(gateway, "b.2", 1, 105);
-    assert.equal(told.count, count + 1, "nothing of another pattern is told");
+    assert.equal(reports.count, count + 1, "nothing of another pattern is told");
   });
 
   it("looks at its own subscription when that changes, and not when another's does", async () => {
@@ -222,8 +222,8 @@ describe("a store of events", () => {
     store.subscribe(() => {
       throw new Error("mine");
     });
-    const told = await follow(store, gateway);
-    assert.ok(told.count > 0);
+    const reports = await follow(store, gateway);
+    assert.ok(reports.count > 0);
     assert.equal(reported.mock.calls[0].arguments[0].message, "mine");
   });
 });
@@ -372,8 +372,8 @@ describe("a store of a live collection", () => {
     const { gateway, gate } = begin();
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load });
-    const told = await follow(store, gateway);
-    told.leave();
+    const reports = await follow(store, gateway);
+    reports.leave();
     await settle();
     assert.equal(requests[0].signal.aborted, true);
     requests[0].resolve([{ id: 1 }]);
@@ -491,20 +491,20 @@ describe("a store of a live collection that publishes", () => {
       };
       const expected = () => {
         const items = new Map([["1", 0]]);
-        for (const event of log) if (event.told) apply(items, event);
-        for (const change of open) if (!change.told) apply(items, change);
+        for (const event of log) if (event.reports) apply(items, event);
+        for (const change of open) if (!change.reports) apply(items, change);
         return [...items].map(([key, n]) => `${key}:${n}`).sort();
       };
-      let told = 0;
+      let reports = 0;
       const tellNext = () => {
-        const event = log[told];
+        const event = log[reports];
         if (!event) return;
-        event.told = true;
+        event.reports = true;
         // All acknowledged events before it in the log have come too.
-        gateway.event(`orders.${event.key}.${event.verb}`, event.verb === "deleted" ? null : { n: event.n }, 300 + told++, { id: event.id });
+        gateway.event(`orders.${event.key}.${event.verb}`, event.verb === "deleted" ? null : { n: event.n }, 300 + reports++, { id: event.id });
       };
       for (let step = 0; step < 60; step++) {
-        const change = { key: `${1 + below(3)}`, verb: ["updated", "shipped", "deleted"][below(3)], n: step, told: false, id: `o${step}` };
+        const change = { key: `${1 + below(3)}`, verb: ["updated", "shipped", "deleted"][below(3)], n: step, reports: false, id: `o${step}` };
         const act = below(5);
         if (act === 0) log.push(change);
         else if (act === 1) {
@@ -522,7 +522,7 @@ describe("a store of a live collection that publishes", () => {
           if (act === 3) {
             log.push(mine);
             // The event may come first.
-            if (below(2)) while (!mine.told) tellNext();
+            if (below(2)) while (!mine.reports) tellNext();
             request.acknowledge(null, { ok: true, id: mine.id, epoch: "e1", offset: 300 + log.indexOf(mine), duplicate: false });
           } else {
             open.splice(nth, 1);
@@ -530,12 +530,12 @@ describe("a store of a live collection that publishes", () => {
           }
         }
         await settle();
-        open = open.filter((each) => !each.told);
+        open = open.filter((each) => !each.reports);
         assert.deepEqual(shown(store)[0].sort(), expected(), `step ${step}`);
       }
       for (const { request } of open) request?.acknowledge(null, { ok: false, error: { code: "forbidden", message: "no", retry: false } });
       open = open.filter(({ request }) => !request);
-      while (told < log.length) tellNext();
+      while (reports < log.length) tellNext();
       await settle();
       assert.deepEqual([shown(store)[0].sort(), shown(store)[1]], [expected(), []]);
     });
@@ -601,14 +601,14 @@ describe("a store of the status", () => {
     const { gateway, gate } = begin();
     const store = statusStore(gate);
     assert.equal(store.getServerSnapshot(), "idle");
-    const told = await follow(store, gateway);
+    const reports = await follow(store, gateway);
     assert.equal(store.getSnapshot(), "live");
-    const { count } = told;
+    const { count } = reports;
     gateway.cut();
     await settle();
     assert.equal(store.getSnapshot(), "waiting");
-    assert.equal(told.count, count + 1);
-    told.leave();
+    assert.equal(reports.count, count + 1);
+    reports.leave();
     await settle();
     gate.close();
     assert.equal(store.getSnapshot(), "closed", "without listeners too");

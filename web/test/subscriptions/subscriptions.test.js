@@ -9,7 +9,7 @@ describe("Subscriptions", () => {
   beforeEach(() => {
     subscriptions = createSubscriptions();
     wishes.clear();
-    told = [];
+    reported = [];
   });
 
   const REFUSED = { code: "forbidden", retry: false };
@@ -17,14 +17,14 @@ describe("Subscriptions", () => {
 
   /** Count the next request as sent. */
   const next = () => {
-    const subscription = subscriptions.due((refusal) => refusal && told.push(refusal));
+    const subscription = subscriptions.due((refusal) => refusal && reported.push(refusal));
     if (!subscription) return null;
     const [name, body] = subscription.request();
     const { sent } = subscription;
     return { name, ...body, answer: (error) => subscription.answered(error, sent) };
   };
   /** Refusals that the application hears of without asking the gateway. */
-  let told = [];
+  let reported = [];
   /** The wishes of the one handler that each pattern has here. */
   const wishes = new Map();
   /** A handler takes the place of the one before. */
@@ -182,11 +182,11 @@ describe("Subscriptions", () => {
       subscriptions.limit({ maxSubscriptions: 3, maxWildcards: 1 });
       for (const pattern of ["a.*", "b.*", "a", "b", "c"]) want(pattern);
       assert.deepEqual(sendAll().map(({ pattern }) => pattern), ["a.*", "a", "b"]);
-      assert.deepEqual(told.map(({ pattern, error: { code, parts } }) => [pattern, code, parts]), [
+      assert.deepEqual(reported.map(({ pattern, error: { code, parts } }) => [pattern, code, parts]), [
         ["b.*", "limit_reached", { name: "wildcards", limit: 1 }], ["c", "limit_reached", { name: "subscriptions", limit: 3 }],
       ]);
       assert.deepEqual([stateOf("b.*"), stateOf("c")], ["waiting", "waiting"]);
-      assert.deepEqual([sendAll(), told.length], [[], 2]);
+      assert.deepEqual([sendAll(), reported.length], [[], 2]);
     });
 
     it("asks for those that wait, in their order, as places become free", () => {
@@ -201,7 +201,7 @@ describe("Subscriptions", () => {
       assert.deepEqual(sendAll().map(({ pattern }) => pattern), ["a.5"]);
       for (const { answer } of leaving.slice(1)) answer();
       for (const { answer } of sendAll()) answer();
-      assert.deepEqual([stateOf("a.6"), stateOf("a.7"), told.length], ["active", "active", 3]);
+      assert.deepEqual([stateOf("a.6"), stateOf("a.7"), reported.length], ["active", "active", 3]);
     });
 
     it("says nothing of a limit when patterns take the places of others in one task", () => {
@@ -218,7 +218,7 @@ describe("Subscriptions", () => {
       }
       for (const { answer } of sendAll()) answer();
       assert.deepEqual([...other, "g"].map(stateOf), ["active", "active", "active", "waiting"]);
-      assert.deepEqual(told.map(({ pattern }) => pattern), ["g"]);
+      assert.deepEqual(reported.map(({ pattern }) => pattern), ["g"]);
     });
 
     it("carries in a CONNECT what the limits allow, and the first CONNECT what a gateway answers", () => {
@@ -237,7 +237,7 @@ describe("Subscriptions", () => {
       const refusals = subscriptions.welcome(results);
       assert.deepEqual(refusals.map((each) => each?.error.code), ["forbidden", undefined, undefined, undefined, "limit_reached", "limit_reached"]);
       assert.deepEqual(sendAll().map(({ pattern }) => pattern), ["a.4"]);
-      assert.deepEqual([stateOf("a.5"), told], ["waiting", []]);
+      assert.deepEqual([stateOf("a.5"), reported], ["waiting", []]);
     });
 
     it("does not ask in a loop where the gateway has less room than it says", () => {

@@ -70,7 +70,7 @@ class Office {
   }
 
   /** Return the messages to a tab since the last call, shortened. */
-  said(tab) {
+  texts(tab) {
     return (this.posts[tab] ?? []).splice(0).map(({ type, name, args, text, ...rest }) => {
       if (name === "event") return `${args[0]} ${text}`;
       return name ? [name, args[0]] : [type, rest];
@@ -83,7 +83,7 @@ async function open(tabs, window) {
   const office = new Office(window);
   for (const [tab, patterns] of Object.entries(tabs)) office.join(tab, patterns);
   await office.welcome();
-  for (const tab of Object.keys(tabs)) office.said(tab);
+  for (const tab of Object.keys(tabs)) office.texts(tab);
   return office;
 }
 
@@ -106,8 +106,8 @@ describe("a hub and its tabs", () => {
     office.event("a.x", 4);
     office.event("a.x", 4);
     office.event("a.x", undefined, "plain");
-    assert.deepEqual(office.said("one"), ["a.x 1", "a.x 4", 'a.x "plain"']);
-    assert.deepEqual(office.said("two"), ["b.x 2"]);
+    assert.deepEqual(office.texts("one"), ["a.x 1", "a.x 4", 'a.x "plain"']);
+    assert.deepEqual(office.texts("two"), ["b.x 2"]);
   });
 
   it("passes on to every tab that a trace asks what was handled, and to the gateway what each of them says", async () => {
@@ -130,24 +130,24 @@ describe("a hub and its tabs", () => {
     const office = new Office();
     office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
     await office.welcome(8);
-    office.said("one");
+    office.texts("one");
     for (const offset of [6, 7, 8]) office.event("a.x", offset);
-    assert.deepEqual(office.said("one"), ["a.x 6", "a.x 7", "a.x 8"]);
+    assert.deepEqual(office.texts("one"), ["a.x 6", "a.x 7", "a.x 8"]);
     await office.join("two", ["a.#"], { epoch: "e1", offset: 7 });
-    const [[type, { welcome }], ...rest] = office.said("two");
+    const [[type, { welcome }], ...rest] = office.texts("two");
     assert.deepEqual([type, welcome.resumed, welcome.from, welcome.offset], ["welcomed", true, { epoch: "e1", offset: 7 }, 8]);
     assert.deepEqual(rest, ["a.x 8", ["cursor", { epoch: "e1", offset: 8 }]]);
     await office.join("three", ["a.#"], { epoch: "e1", offset: 4 });
-    assert.deepEqual(office.said("three"), [["behind", {}]]);
+    assert.deepEqual(office.texts("three"), [["behind", {}]]);
     await office.join("four", ["a.#"], { epoch: "other", offset: 8 });
-    assert.deepEqual(office.said("four"), [["behind", {}]]);
+    assert.deepEqual(office.texts("four"), [["behind", {}]]);
   });
 
   it("sends a tab that joins without a position nothing older", async () => {
     const office = await open({ one: ["a.#"] });
     office.event("a.x", 1);
     await office.join("two", ["a.#"]);
-    const [[, { welcome }], ...rest] = office.said("two");
+    const [[, { welcome }], ...rest] = office.texts("two");
     assert.deepEqual([welcome.resumed, welcome.from, welcome.offset, rest], [null, null, 1, []]);
   });
 
@@ -155,9 +155,9 @@ describe("a hub and its tabs", () => {
     const office = await open({ one: ["a.#"], two: ["b.#"] });
     office.hub.part("two");
     office.event("b.x", 1);
-    assert.deepEqual([office.said("two"), office.requests], [[], []]);
+    assert.deepEqual([office.texts("two"), office.requests], [[], []]);
     await office.join("two", ["b.#"], { epoch: "e1", offset: 0 });
-    assert.deepEqual(office.said("two").slice(1), ["b.x 1", ["cursor", { epoch: "e1", offset: 1 }]]);
+    assert.deepEqual(office.texts("two").slice(1), ["b.x 1", ["cursor", { epoch: "e1", offset: 1 }]]);
   });
 
   it("asks the gateway to unsubscribe when the last tab with a pattern has left, or has joined without it", async () => {
@@ -173,31 +173,31 @@ describe("a hub and its tabs", () => {
     office.hub.leave("unknown");
     office.event("b.x", 1);
     office.hub.lost("cut");
-    assert.deepEqual([office.said("one"), office.said("two")], [[], []]);
+    assert.deepEqual([office.texts("one"), office.texts("two")], [[], []]);
   });
 
   it("gives a tab that joins anew a whole window", async () => {
     const office = await open({ one: ["a.#"] }, 4);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, "x".repeat(400_000));
     await office.join("one", ["a.#"], { epoch: "e1", offset: 3 });
-    office.said("one");
+    office.texts("one");
     for (const offset of [4, 5, 6, 7, 8]) office.event("a.x", offset);
-    assert.deepEqual(office.said("one"), ["a.x 4", "a.x 5", "a.x 6"], "the cursor of the welcome is the first of four");
+    assert.deepEqual(office.texts("one"), ["a.x 4", "a.x 5", "a.x 6"], "the cursor of the welcome is the first of four");
   });
 
   it("stops at a megabyte that a tab has not taken, and goes on at half of its window", async () => {
     const office = await open({ one: ["a.#"] }, 8);
     const large = "x".repeat(600_000);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, large);
-    assert.equal(office.said("one").length, 2);
+    assert.equal(office.texts("one").length, 2);
     office.hub.acknowledge("one", 2);
-    assert.deepEqual(office.said("one").map((said) => said[0]), ["status", "a", "cursor"]);
+    assert.deepEqual(office.texts("one").map((texts) => texts[0]), ["status", "a", "cursor"]);
     for (let offset = 4; offset < 20; offset++) office.event("a.x", offset);
-    assert.equal(office.said("one").length, 5, "status, event and cursor are not acknowledged yet");
+    assert.equal(office.texts("one").length, 5, "status, event and cursor are not acknowledged yet");
     office.hub.acknowledge("one", 3);
-    assert.deepEqual(office.said("one"), [], "five of eight are more than half");
+    assert.deepEqual(office.texts("one"), [], "five of eight are more than half");
     office.hub.acknowledge("one", 1);
-    assert.deepEqual(office.said("one").slice(0, 2), [["status", { bus: "up" }], "a.x 9"]);
+    assert.deepEqual(office.texts("one").slice(0, 2), [["status", { bus: "up" }], "a.x 9"]);
     office.hub.acknowledge("unknown", 1);
   });
 });
@@ -211,10 +211,10 @@ describe("a hub and requests", () => {
     office.event("a.x", 1);
     await office.answer({ offset: 1 });
     const reply = { ok: true, pattern: "a.#", epoch: "e1", offset: 1 };
-    assert.deepEqual(office.said("one"), [["reply", { id: 1, reply }]]);
-    assert.deepEqual(office.said("two"), [["reply", { id: 7, reply }]]);
+    assert.deepEqual(office.texts("one"), [["reply", { id: 1, reply }]]);
+    assert.deepEqual(office.texts("two"), [["reply", { id: 7, reply }]]);
     office.event("a.x", 2);
-    assert.deepEqual([office.said("one"), office.said("two")], [["a.x 2"], ["a.x 2"]]);
+    assert.deepEqual([office.texts("one"), office.texts("two")], [["a.x 2"], ["a.x 2"]]);
   });
 
   it("answers an unsubscribe at once, and no subscribe that it overtakes", async () => {
@@ -222,22 +222,22 @@ describe("a hub and requests", () => {
     office.hub.ask("one", 1, "subscribe", { pattern: "b.#" });
     office.hub.ask("one", 2, "unsubscribe", { pattern: "b.#" });
     await office.ask("one", 3, "unsubscribe", { pattern: "a.#" });
-    assert.deepEqual(office.said("one"), [["reply", { id: 2, reply: { ok: true, pattern: "b.#" } }], ["reply", { id: 3, reply: { ok: true, pattern: "a.#" } }]]);
+    assert.deepEqual(office.texts("one"), [["reply", { id: 2, reply: { ok: true, pattern: "b.#" } }], ["reply", { id: 3, reply: { ok: true, pattern: "a.#" } }]]);
     assert.deepEqual(office.requests, []);
     office.event("a.x", 1);
-    assert.deepEqual([office.said("one"), office.said("two")], [[], ["a.x 1"]]);
+    assert.deepEqual([office.texts("one"), office.texts("two")], [[], ["a.x 1"]]);
   });
 
   it("tells the tab that asked what the gateway refuses, and asks again for the next tab", async () => {
     const office = await open({ one: [], two: [] });
     await office.ask("one", 1, "subscribe", { pattern: "a.#" });
     await office.answer({ ok: false, error: refusal });
-    assert.deepEqual(office.said("one"), [["reply", { id: 1, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
-    assert.deepEqual(office.said("two"), []);
+    assert.deepEqual(office.texts("one"), [["reply", { id: 1, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
+    assert.deepEqual(office.texts("two"), []);
     await office.ask("two", 2, "subscribe", { pattern: "a.#" });
     assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
     office.event("a.x", 1);
-    assert.deepEqual([office.said("one"), office.said("two").length], [[], 2]);
+    assert.deepEqual([office.texts("one"), office.texts("two").length], [[], 2]);
   });
 
   it("gives one refusal to every tab that waits for it, and asks again after that", async () => {
@@ -245,10 +245,10 @@ describe("a hub and requests", () => {
     for (const [tab, id] of Object.entries({ one: 1, two: 2 })) await office.ask(tab, id, "subscribe", { pattern: "a.#" });
     assert.equal(office.requests.length, 1);
     await office.answer({ ok: false, error: refusal });
-    for (const [tab, id] of Object.entries({ one: 1, two: 2 })) assert.deepEqual(office.said(tab), [["reply", { id, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
+    for (const [tab, id] of Object.entries({ one: 1, two: 2 })) assert.deepEqual(office.texts(tab), [["reply", { id, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
     await office.ask("three", 3, "subscribe", { pattern: "a.#" });
     await office.answer({ ok: false, error: { ...refusal, code: "paused" } });
-    assert.equal(office.said("three")[0][1].reply.error.code, "paused");
+    assert.equal(office.texts("three")[0][1].reply.error.code, "paused");
   });
 
   it("lets a tab in and answers it where one pattern is refused for a passing reason: the tab asks again", async () => {
@@ -258,7 +258,7 @@ describe("a hub and requests", () => {
     office.hub.greeting();
     office.hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: {}, subscriptions: [{ pattern: "a.#", ok: false, error: unsure }, { pattern: "b.#", ok: true }] }]);
     await turn();
-    const [[, { welcome }]] = office.said("one");
+    const [[, { welcome }]] = office.texts("one");
     assert.deepEqual(welcome.subscriptions.map(({ pattern, ok, error }) => [pattern, ok, error?.code, error?.retry]), [["a.#", false, "authorize_failed", true], ["b.#", true, undefined, undefined]]);
     await office.ask("one", 1, "subscribe", { pattern: "a.#" });
     assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
@@ -298,7 +298,7 @@ describe("a hub and requests", () => {
     office.requests[1].fail(Error("no answer in time"));
     office.requests[2].fail(Object.assign(Error("too large"), { code: "payload_too_large", retry: false, parts: { limit: 5 } }));
     await turn();
-    assert.deepEqual(office.said("one"), [
+    assert.deepEqual(office.texts("one"), [
       ["reply", { id: 1, reply: { ok: true, offset: 9 } }],
       ["reply", { id: 2, reply: undefined }],
       ["reply", { id: 3, reply: { ok: false, error: { code: "payload_too_large", message: "too large", retry: false, limit: 5 } } }],
@@ -309,7 +309,7 @@ describe("a hub and requests", () => {
     const office = await open({ one: ["a.#"] });
     office.hub.part("one");
     for (const tab of ["one", "unknown"]) office.hub.ask(tab, 1, "publish", { topic: "a.x", data: 1 });
-    assert.deepEqual([office.requests, office.said("one")], [[], []]);
+    assert.deepEqual([office.requests, office.texts("one")], [[], []]);
   });
 
   it("forgets what a tab has asked before it joins anew", async () => {
@@ -317,7 +317,7 @@ describe("a hub and requests", () => {
     office.hub.ask("one", 1, "subscribe", { pattern: "a.#" });
     await office.join("one", ["a.#"]);
     await office.answer();
-    assert.deepEqual(office.said("one").map(([type]) => type), ["welcomed"]);
+    assert.deepEqual(office.texts("one").map(([type]) => type), ["welcomed"]);
   });
 
   it("keeps to the gateway's pace", async () => {
@@ -337,7 +337,7 @@ describe("a hub at the gateway's limits", () => {
     const office = new Office();
     office.join("one", ["a", "b"]);
     await office.welcome(0, { limits: LIMITS });
-    office.said("one");
+    office.texts("one");
     await office.join("two", ["b", "c", "d"]);
     assert.deepEqual(office.posts.two, [{ type: "behind", full: true }]);
     assert.deepEqual(office.requests, []);
@@ -390,11 +390,11 @@ describe("a hub and its connection", () => {
     const office = new Office();
     office.join("one", ["a.#", "b.#"]);
     await office.welcome(3, { refused: ["b.#"] });
-    const [[, { welcome }]] = office.said("one");
+    const [[, { welcome }]] = office.texts("one");
     assert.deepEqual(welcome.subscriptions, [{ pattern: "a.#", ok: true }, { pattern: "b.#", ok: false, error: refusal }]);
     office.event("b.x", 4);
     office.event("a.x", 5);
-    assert.deepEqual(office.said("one"), ["a.x 5"]);
+    assert.deepEqual(office.texts("one"), ["a.x 5"]);
   });
 
   it("resumes from its own position, or from the lowest of its tabs that is not far behind in the newest log", async () => {
@@ -405,8 +405,8 @@ describe("a hub and its connection", () => {
     office.join("first", ["a.#"], { epoch: "e1", offset: 5000 });
     const { resume } = await office.welcome(5000);
     assert.deepEqual(resume, { epoch: "e1", offset: 4000 });
-    assert.deepEqual([office.said("old"), office.said("far")], [[["behind", {}]], [["behind", {}]]]);
-    assert.deepEqual([office.said("near")[0][0], office.said("first")[0][0]], ["welcomed", "welcomed"]);
+    assert.deepEqual([office.texts("old"), office.texts("far")], [[["behind", {}]], [["behind", {}]]]);
+    assert.deepEqual([office.texts("near")[0][0], office.texts("first")[0][0]], ["welcomed", "welcomed"]);
     office.event("a.x", 5001);
     office.hub.lost("cut");
     assert.deepEqual(office.hub.greeting().resume, { epoch: "e1", offset: 5001 });
@@ -419,12 +419,12 @@ describe("a hub and its connection", () => {
     office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
     await office.welcome(5);
     await office.join("two", ["a.#"], { epoch: "e1", offset: 3 });
-    assert.deepEqual(office.said("two").slice(1, 3), ["a.x 4", "a.x 5"]);
+    assert.deepEqual(office.texts("two").slice(1, 3), ["a.x 4", "a.x 5"]);
     office.hub.lost("cut");
-    for (const tab of ["one", "two"]) office.said(tab);
+    for (const tab of ["one", "two"]) office.texts(tab);
     office.join("two", ["a.#"], { epoch: "e1", offset: 5 });
     await office.welcome(8, { from: { epoch: "e1", offset: 8 } });
-    assert.deepEqual(office.said("two"), [["behind", {}]]);
+    assert.deepEqual(office.texts("two"), [["behind", {}]]);
   });
 
   it("asks for no past where no tab has a position", () => {
@@ -437,27 +437,27 @@ describe("a hub and its connection", () => {
     const office = await open({ one: ["a.#"], two: ["a.#"], away: [] });
     office.hub.part("away");
     office.hub.lost("cut", 3);
-    for (const tab of ["one", "two"]) assert.deepEqual(office.said(tab), [["lost", { reason: "cut", retryAfterS: 3 }]]);
-    assert.deepEqual(office.said("away"), []);
+    for (const tab of ["one", "two"]) assert.deepEqual(office.texts(tab), [["lost", { reason: "cut", retryAfterS: 3 }]]);
+    assert.deepEqual(office.texts("away"), []);
     office.hub.lost("again");
     office.join("one", ["a.#"], { epoch: "e1", offset: 0 });
     assert.equal(office.connects, 4);
     await office.welcome();
-    assert.equal(office.said("one")[0][0], "welcomed");
-    assert.deepEqual(office.said("two"), []);
+    assert.equal(office.texts("one")[0][0], "welcomed");
+    assert.deepEqual(office.texts("two"), []);
     office.hub.refused(refusal);
-    assert.deepEqual(office.said("one"), [["refused", { error: refusal }]]);
+    assert.deepEqual(office.texts("one"), [["refused", { error: refusal }]]);
   });
 
   it("passes on that the gateway is about to stop, and lets the tabs join again", async () => {
     const office = await open({ one: ["a.#"] });
     office.hub.arrived("status", [{ moving: { reason: "deploy", within_s: 30 } }]);
-    assert.deepEqual([office.moves, office.said("one")], [[["deploy", 30]], []]);
+    assert.deepEqual([office.moves, office.texts("one")], [[["deploy", 30]], []]);
     office.hub.moved("deploy");
-    assert.deepEqual(office.said("one"), [["status", { moving: { reason: "deploy", within_s: 0 } }]]);
+    assert.deepEqual(office.texts("one"), [["status", { moving: { reason: "deploy", within_s: 0 } }]]);
     office.event("a.x", 1);
     office.hub.ask("one", 1, "publish", {});
-    assert.deepEqual([office.said("one"), office.requests], [[], []]);
+    assert.deepEqual([office.texts("one"), office.requests], [[], []]);
   });
 
   it("tells a tab of the bus, also one that joins or goes on later", async () => {
@@ -466,46 +466,46 @@ describe("a hub and its connection", () => {
       office.event("a.x", offset);
       office.hub.acknowledge("one", 1);
     }
-    office.said("one");
-    office.said("slow");
+    office.texts("one");
+    office.texts("slow");
     office.hub.arrived("status", [{ bus: "down" }]);
-    assert.deepEqual([office.said("one"), office.said("slow")], [[["status", { bus: "down" }]], []]);
+    assert.deepEqual([office.texts("one"), office.texts("slow")], [[["status", { bus: "down" }]], []]);
     office.hub.acknowledge("slow", 4);
-    assert.deepEqual(office.said("slow")[0], ["status", { bus: "down" }]);
+    assert.deepEqual(office.texts("slow")[0], ["status", { bus: "down" }]);
     await office.join("two", ["a.#"]);
-    assert.deepEqual(office.said("two")[1], ["status", { bus: "down" }]);
+    assert.deepEqual(office.texts("two")[1], ["status", { bus: "down" }]);
     office.hub.lost("cut");
     office.join("two", ["a.#"]);
     await office.welcome(4);
-    assert.equal(office.said("two").filter(([name]) => name === "status").length, 0, "a gateway that welcomes has its link");
+    assert.equal(office.texts("two").filter(([name]) => name === "status").length, 0, "a gateway that welcomes has its link");
   });
 
   it("tells tabs of new grants before it tells what these end, so that no tab asks again for that", async () => {
     const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] }, 4);
     const ended = [{ pattern: "b.#", error: refusal }];
     office.hub.arrived("status", [{ ended, granted: true }]);
-    assert.deepEqual(office.said("one"), [["status", { granted: true }]]);
-    assert.deepEqual(office.said("two"), [["status", { granted: true }], ["status", { ended }]]);
+    assert.deepEqual(office.texts("one"), [["status", { granted: true }]]);
+    assert.deepEqual(office.texts("two"), [["status", { granted: true }], ["status", { ended }]]);
   });
 
   it("ends a subscription that a new token no longer grants, in the tabs that have it", async () => {
     const office = await open({ one: ["a.#"], two: ["a.#", "b.#"], slow: ["b.#"] }, 4);
     for (const offset of [1, 2, 3, 4]) office.event("b.x", offset);
     office.hub.acknowledge("two", 4);
-    for (const tab of ["two", "slow"]) office.said(tab);
+    for (const tab of ["two", "slow"]) office.texts(tab);
     const ended = [{ pattern: "b.#", error: refusal }];
     office.hub.arrived("status", [{ ended }]);
-    assert.deepEqual(office.said("one"), []);
-    assert.deepEqual(office.said("two"), [["status", { ended }]]);
-    assert.deepEqual(office.said("slow"), [["behind", {}]]);
+    assert.deepEqual(office.texts("one"), []);
+    assert.deepEqual(office.texts("two"), [["status", { ended }]]);
+    assert.deepEqual(office.texts("slow"), [["behind", {}]]);
     office.event("b.x", 5);
-    assert.deepEqual(office.said("two"), []);
+    assert.deepEqual(office.texts("two"), []);
   });
 
   it("passes on notices that it does not know", async () => {
     const office = await open({ one: ["a.#"] });
     office.hub.arrived("backpressure", [{ state: "on" }]);
-    assert.deepEqual(office.said("one"), [["backpressure", { state: "on" }]]);
+    assert.deepEqual(office.texts("one"), [["backpressure", { state: "on" }]]);
   });
 });
 
@@ -515,12 +515,12 @@ describe("a hub and the log", () => {
     office.join("low", ["a.#"], { epoch: "e1", offset: 5 });
     office.join("high", ["a.#"], { epoch: "e1", offset: 9 });
     await office.welcome(9);
-    office.said("low");
-    office.said("high");
+    office.texts("low");
+    office.texts("high");
     office.hub.arrived("cursor", [{ epoch: "e1", offset: 7 }]);
-    assert.deepEqual([office.said("low"), office.said("high")], [[["cursor", { epoch: "e1", offset: 7 }]], []]);
+    assert.deepEqual([office.texts("low"), office.texts("high")], [[["cursor", { epoch: "e1", offset: 7 }]], []]);
     office.hub.arrived("cursor", [{ epoch: "e1", offset: 9 }]);
-    assert.deepEqual(office.said("high"), [["cursor", { epoch: "e1", offset: 9 }]]);
+    assert.deepEqual(office.texts("high"), [["cursor", { epoch: "e1", offset: 9 }]]);
     office.hub.lost("cut");
     assert.deepEqual(office.hub.greeting().resume, { epoch: "e1", offset: 9 });
   });
@@ -532,35 +532,35 @@ describe("a hub and the log", () => {
     office.join("beyond", ["a.#"], { epoch: "e1", offset: 8 });
     office.join("other", ["b.#"], { epoch: "e1", offset: 0 });
     await office.welcome(10);
-    for (const tab of ["low", "high", "beyond", "other"]) office.said(tab);
+    for (const tab of ["low", "high", "beyond", "other"]) office.texts(tab);
     const gap = { patterns: ["a.#"], from: 5, to: 8, count: 4, bytes: 9, reason: "overflow", recoverable: true };
     office.hub.arrived("gap", [gap]);
-    assert.deepEqual(office.said("low"), [["gap", gap]]);
-    assert.deepEqual(office.said("high"), [["gap", { ...gap, from: 7, count: 2 }]]);
-    assert.deepEqual([office.said("beyond"), office.said("other")], [[], []]);
+    assert.deepEqual(office.texts("low"), [["gap", gap]]);
+    assert.deepEqual(office.texts("high"), [["gap", { ...gap, from: 7, count: 2 }]]);
+    assert.deepEqual([office.texts("beyond"), office.texts("other")], [[], []]);
     // One that joins now hears of it too.
     await office.join("late", ["a.#"], { epoch: "e1", offset: 5 });
-    assert.deepEqual(office.said("late").slice(1), [["gap", { ...gap, from: 6, count: 3 }]]);
+    assert.deepEqual(office.texts("late").slice(1), [["gap", { ...gap, from: 6, count: 3 }]]);
   });
 
   it("passes on that the log was lost, to each with its own patterns, and begins anew", async () => {
     const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] });
     office.event("a.x", 1);
-    for (const tab of ["one", "two"]) office.said(tab);
+    for (const tab of ["one", "two"]) office.texts(tab);
     const gap = { patterns: ["a.#", "b.#"], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false };
     office.hub.arrived("gap", [gap]);
-    assert.deepEqual(office.said("one"), [["gap", { ...gap, patterns: ["a.#"] }]]);
-    assert.deepEqual(office.said("two"), [["gap", gap]]);
+    assert.deepEqual(office.texts("one"), [["gap", { ...gap, patterns: ["a.#"] }]]);
+    assert.deepEqual(office.texts("two"), [["gap", gap]]);
     await office.join("three", ["a.#"], { epoch: "e2", offset: 0 });
-    assert.deepEqual(office.said("three"), [], "nobody knows yet where the lane stands");
+    assert.deepEqual(office.texts("three"), [], "nobody knows yet where the lane stands");
     office.hub.arrived("cursor", [{ epoch: "e2", offset: 0 }]);
     await turn();
-    assert.equal(office.said("three")[0][0], "welcomed");
+    assert.equal(office.texts("three")[0][0], "welcomed");
     office.event("a.x", 1, "new");
-    assert.deepEqual(office.said("one"), [["cursor", { epoch: "e2", offset: 0 }], 'a.x "new"']);
+    assert.deepEqual(office.texts("one"), [["cursor", { epoch: "e2", offset: 0 }], 'a.x "new"']);
     // No tab goes on from a position in the old one.
     await office.join("two", ["a.#", "b.#"], { epoch: "e1", offset: 1 });
-    assert.deepEqual(office.said("two").at(-1), ["behind", {}]);
+    assert.deepEqual(office.texts("two").at(-1), ["behind", {}]);
   });
 
   it("lets nobody go on here for whom something of the old log's end may be missing", async () => {
@@ -569,13 +569,13 @@ describe("a hub and the log", () => {
       office.event("a.x", offset);
       office.hub.acknowledge("one", 1);
     }
-    for (const tab of ["one", "slow"]) office.said(tab);
+    for (const tab of ["one", "slow"]) office.texts(tab);
     const gap = { patterns: ["a.#"], from: 2, to: 2, count: 1, bytes: 9, reason: "rolled_back", recoverable: false, epoch: "e2" };
     office.hub.arrived("gap", [gap]);
-    assert.deepEqual(office.said("one"), [["gap", gap]]);
-    assert.deepEqual(office.said("slow"), [["behind", {}]]);
+    assert.deepEqual(office.texts("one"), [["gap", gap]]);
+    assert.deepEqual(office.texts("slow"), [["behind", {}]]);
     office.event("a.x", 2, "again");
-    assert.deepEqual(office.said("one"), ['a.x "again"']);
+    assert.deepEqual(office.texts("one"), ['a.x "again"']);
   });
 
   it("passes on another epoch in which nothing was lost, and sends a tab that is not level to the gateway", async () => {
@@ -584,21 +584,21 @@ describe("a hub and the log", () => {
       office.event("a.x", offset);
       office.hub.acknowledge("one", 1);
     }
-    for (const tab of ["one", "slow"]) office.said(tab);
+    for (const tab of ["one", "slow"]) office.texts(tab);
     office.hub.arrived("cursor", [{ epoch: "e2", offset: 2 }]);
-    assert.deepEqual(office.said("one"), [["cursor", { epoch: "e2", offset: 2 }]]);
-    assert.deepEqual(office.said("slow"), [["behind", {}]]);
+    assert.deepEqual(office.texts("one"), [["cursor", { epoch: "e2", offset: 2 }]]);
+    assert.deepEqual(office.texts("slow"), [["behind", {}]]);
   });
 
   it("begins a pattern that was acknowledged in the next epoch when word of that epoch comes", async () => {
     const office = await open({ one: ["a.#"], two: [] });
     await office.ask("two", 1, "subscribe", { pattern: "b.#" });
     await office.answer({ epoch: "e2", offset: 3 });
-    office.said("two");
+    office.texts("two");
     office.hub.arrived("cursor", [{ epoch: "e2", offset: 3 }]);
     await office.join("three", ["b.#"], { epoch: "e2", offset: 3 });
-    assert.equal(office.said("three")[0][0], "welcomed");
+    assert.equal(office.texts("three")[0][0], "welcomed");
     await office.join("four", ["b.#"], { epoch: "e2", offset: 2 });
-    assert.deepEqual(office.said("four"), [["behind", {}]]);
+    assert.deepEqual(office.texts("four"), [["behind", {}]]);
   });
 });

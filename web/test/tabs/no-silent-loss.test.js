@@ -70,7 +70,7 @@ async function history(seed) {
       oracles.delete(pattern);
       delete known.acknowledged[pattern];
     };
-    each.gate.on("delivery:gap", (gap) => all((oracle) => oracle.told(gap))).on("delivery:error connection:refused", () => {});
+    each.gate.on("delivery:gap", (gap) => all((oracle) => oracle.reported(gap))).on("delivery:error connection:refused", () => {});
     each.gate.on("state:change", ({ subscriptions }) =>
       all((oracle) => {
         if (subscriptions[oracle.pattern] !== "active") return;
@@ -87,8 +87,8 @@ async function history(seed) {
     browser.kill(each.tab);
     for (const client of [...gateway.clients]) if (client.tab === each.tab) client.cut();
   };
-  /** The publishes of tabs, and their outcomes. @type {Map<number, { tab: object, told: string }>} */
-  const said = new Map();
+  /** The publishes of tabs, and their outcomes. @type {Map<number, { tab: object, reported: string }>} */
+  const texts = new Map();
   const publish = () => gateway.publish("abc"[world.below(3)]);
   openTab();
   const actions = {
@@ -142,13 +142,13 @@ async function history(seed) {
     say: () => {
       const each = one();
       if (!each) return;
-      const n = said.size;
-      const fate = { tab: each.tab, told: "" };
-      said.set(n, fate);
+      const n = texts.size;
+      const fate = { tab: each.tab, reported: "" };
+      texts.set(n, fate);
       const id = world.below(2) ? `said-${n}` : undefined;
       each.gate.publish("abc"[world.below(3)], n, { id }).then(
-        () => (fate.told = "published"),
-        ({ code }) => (fate.told = code),
+        () => (fate.reported = "published"),
+        ({ code }) => (fate.reported = code),
       );
     },
     close: () => {
@@ -190,15 +190,15 @@ async function history(seed) {
     await world.settle();
   }
   if (!faults.length) for (const each of alive()) each.all((oracle) => oracle.end());
-  const settled = () => [...said.values()].every(({ tab, told }) => told || !tab.alive);
+  const settled = () => [...texts.values()].every(({ tab, reported }) => reported || !tab.alive);
   for (let step = 0; !settled() && step < SETTLE_STEPS; step++) {
     if (!(gateway.deliver() || browser.step() || world.turn())) world.timer();
     await world.settle();
   }
-  for (const [n, { tab, told }] of said) {
+  for (const [n, { tab, reported }] of texts) {
     const times = gateway.appended.get(n) ?? 0;
-    if (times > 1 || (told === "published" && !times)) faults.push(new Error(`publish ${n} was told as "${told}", and is ${times} times in the log`));
-    if (!told && tab.alive) faults.push(new Error(`nobody was told of publish ${n}`));
+    if (times > 1 || (reported === "published" && !times)) faults.push(new Error(`publish ${n} was told as "${reported}", and is ${times} times in the log`));
+    if (!reported && tab.alive) faults.push(new Error(`nobody was told of publish ${n}`));
   }
   for (const { gate } of tabs) gate.close();
   while (browser.step() || world.turn()) await world.settle();

@@ -202,13 +202,13 @@ describe("tabs", () => {
     for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
     await until(live);
     const room = presence(gates[1], "rooms.7");
-    const told = [];
-    room.on("member:leave", ({ user }) => told.push(user));
+    const reported = [];
+    room.on("member:leave", ({ user }) => reported.push(user));
     await until(() => room.status === "live");
     [...gateway.present][0].cut();
     await until(() => room.status !== "live");
     await until(() => room.status === "live");
-    assert.deepEqual([told, room.members.length], [[], 1]);
+    assert.deepEqual([reported, room.members.length], [[], 1]);
   });
 
   for (const [what, options] of Object.entries({
@@ -233,14 +233,14 @@ describe("tabs", () => {
   });
 
   it("show no token to each other", async () => {
-    const said = [];
-    browser.overheard = (message) => said.push(JSON.stringify(message));
+    const texts = [];
+    browser.overheard = (message) => texts.push(JSON.stringify(message));
     const token = jwt({ sub: "ann" });
     open({ token });
     open({ token });
     await until(live);
-    assert.ok(said.length > 2);
-    assert.deepEqual(said.filter((text) => text.includes(token)), []);
+    assert.ok(texts.length > 2);
+    assert.deepEqual(texts.filter((text) => text.includes(token)), []);
   });
 
   it("keep a subscription at the gateway as long as one of them needs it", async () => {
@@ -328,13 +328,13 @@ describe("a tab that takes nothing", () => {
 
 describe("a browser without locks or channels", () => {
   it("gives each tab its own connection, and says so once", async (test) => {
-    const told = test.mock.method(console, "info", () => {});
+    const reported = test.mock.method(console, "info", () => {});
     const gateway = new FakeGateway();
     const gate = connectOn(undefined, "http://gateway.test", { io: gateway.io });
     await gateway.welcome();
     assert.equal(gate.tabs.role, "alone");
     assert.equal(await gate.tabs.claim({ id: "i1" }), true);
-    assert.equal(told.mock.callCount(), 1);
+    assert.equal(reported.mock.callCount(), 1);
     gate.close();
     assert.equal(await gate.tabs.claim({ id: "i2" }), false, "another tab may");
     for (const options of [null, "t"]) assert.throws(() => connectOn(undefined, "http://gateway.test", options), /^TypeError: headgate: connect: options must be object, not /);

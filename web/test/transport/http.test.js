@@ -486,7 +486,7 @@ describe("an answer that is no stream", () => {
 describe("a stream that something holds back", () => {
   const answer = (cursor, events = [], notices = []) => ({ cursor, events, notices });
   const noticed = (each, offset, more) => ({ type: "welcome", before: 0, body: welcomeOf(each, offset, more) });
-  const said = (offset) => ({ topic: "a", data: offset, id: `i${offset}`, time: 1, offset });
+  const texts = (offset) => ({ topic: "a", data: offset, id: `i${offset}`, time: 1, offset });
 
   /** Have the client find out that it must poll; return its first poll. */
   async function held(subscriptions) {
@@ -502,12 +502,12 @@ describe("a stream that something holds back", () => {
     assert.equal(poll.accept, "application/json");
     assert.equal(poll.url.searchParams.get("wait"), "0");
     assert.deepEqual(poll.body.subscriptions, [{ pattern: "a", since: { offset: 2 } }], "with the past that was asked for");
-    await poll.whole(200, answer("e:100", [said(3)], [noticed(poll, 100)]));
+    await poll.whole(200, answer("e:100", [texts(3)], [noticed(poll, 100)]));
     assert.deepEqual(named("arrived").map(([, name]) => name), ["welcome", "event"]);
     const next = asked.at(-1);
     assert.equal(next.url.searchParams.get("wait"), "25");
     assert.deepEqual([next.body.resume, next.body.subscriptions], [{ epoch: "e", offset: 100 }, [{ pattern: "a", since: { epoch: "e", offset: 3 } }]], "with the rest of it");
-    await next.whole(200, answer("e:103", [said(101), said(103)], [noticed(next, 100), { type: "gap", before: 1, body: { reason: "overflow" } }]));
+    await next.whole(200, answer("e:103", [texts(101), texts(103)], [noticed(next, 100), { type: "gap", before: 1, body: { reason: "overflow" } }]));
     assert.deepEqual(named("arrived").slice(2).map(([, name]) => name), ["event", "gap", "event"]);
     assert.deepEqual(asked.at(-1).body.resume, { epoch: "e", offset: 103 });
     assertPromises();
@@ -534,7 +534,7 @@ describe("a stream that something holds back", () => {
     await first.whole(200, answer("e:2", [], [noticed(first, 2)]));
     const outcome = request("subscribe", { pattern: "b" });
     const second = asked.at(-1);
-    await second.whole(200, answer("e:3", [said(3)], [noticed(second, 3)]));
+    await second.whole(200, answer("e:3", [texts(3)], [noticed(second, 3)]));
     assert.equal(outcome.settled, undefined);
     await pass(TOGETHER_MS);
     assert.deepEqual(asked.at(-1).body.subscriptions, [{ pattern: "a" }, { pattern: "b" }]);
@@ -545,12 +545,12 @@ describe("a stream that something holds back", () => {
   it("has everything where the next poll is not answered at once, although its last events came from the log", async () => {
     const poll = await held();
     await poll.whole(200, answer("e:100", [], [noticed(poll, 100)]));
-    await asked.at(-1).whole(200, answer("e:103", [said(103)], []));
+    await asked.at(-1).whole(200, answer("e:103", [texts(103)], []));
     const cursors = () => named("arrived").flatMap(([, name, args]) => (name === "cursor" ? args : []));
     assert.deepEqual(cursors(), []);
     await pass(1000);
     assert.deepEqual(cursors(), [{ epoch: "e", offset: 103 }]);
-    await asked.at(-1).whole(200, answer("e:104", [said(104)], []));
+    await asked.at(-1).whole(200, answer("e:104", [texts(104)], []));
     transport.disconnect();
     await turn();
     await pass(1000);
@@ -593,7 +593,7 @@ describe("a stream that something holds back", () => {
     await turn();
     await pass(AGAIN_MS);
     assert.deepEqual(asked.at(-1).body, poll.body);
-    await asked.at(-1).whole(200, answer("e:8", [said(8)]));
+    await asked.at(-1).whole(200, answer("e:8", [texts(8)]));
     assert.deepEqual(offsets(), [8]);
     assert.deepEqual(asked.at(-1).body.resume, { epoch: "e", offset: 8 });
     for (const status of [502, 503, 504]) {

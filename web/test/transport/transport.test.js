@@ -61,8 +61,8 @@ beforeEach(() => {
   const owner = { greet: note("greet"), arrived: note("arrived"), lost: note("lost"), refused: note("refused") };
   const loadHttp = async () => {
     if (!isThere) throw TypeError("Failed to fetch dynamically imported module");
-    const said = (name) => () => void http.push(name);
-    return { createWayBack, createHttp: () => ({ connect: said("connect"), disconnect: said("disconnect"), close: said("close"), probe: said("probe"), request: async () => ({}) }) };
+    const texts = (name) => () => void http.push(name);
+    return { createWayBack, createHttp: () => ({ connect: texts("connect"), disconnect: texts("disconnect"), close: texts("close"), probe: texts("probe"), request: async () => ({}) }) };
   };
   transport = createTransport(ADDRESS, { WebSocket: Socket, path: "/socket.io", connectTimeoutMs: 20_000 }, owner, { loadHttp });
 });

@@ -97,10 +97,10 @@ const connectOf = (socket) => JSON.parse(socket.sent.find((text) => text.startsW
 
 /** Have the reasons of connection:down and the errors of connection:refused noted. */
 function note() {
-  const told = [];
-  gate.on("connection:down", ({ reason }) => told.push(reason));
-  gate.on("connection:refused", (error, { delayMs }) => told.push([error.code, error.parts.reason, delayMs]));
-  return told;
+  const reported = [];
+  gate.on("connection:down", ({ reason }) => reported.push(reason));
+  gate.on("connection:refused", (error, { delayMs }) => reported.push([error.code, error.parts.reason, delayMs]));
+  return reported;
 }
 
 /** Open, and have these noted. */
@@ -171,35 +171,35 @@ describe("over a WebSocket", () => {
   });
 
   it("passes over messages of a later protocol, and of other namespaces", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     await welcome();
     for (const text of ["6", '42/other,["event","a",1,{}]', '43/notifications,99[{"ok":true}]', '42/notifications,["news",1]']) sockets[0].says(text);
-    assert.deepEqual([told, gate.state.connection], [[], "up"]);
+    assert.deepEqual([reported, gate.state.connection], [[], "up"]);
   });
 
   it("answers pings, and takes a gateway for lost that is silent for longer than it said", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     await welcome();
     await pass(40_000);
     sockets[0].says("2");
     assert.equal(sockets[0].sent.at(-1), "3");
     await pass(SESSION.pingInterval + SESSION.pingTimeout - 1);
-    assert.deepEqual(told, []);
+    assert.deepEqual(reported, []);
     await pass(1);
-    assert.deepEqual(told, [], "messages that wait have their turn");
+    assert.deepEqual(reported, [], "messages that wait have their turn");
     await pass(GRACE_MS);
-    assert.deepEqual(told, ["ping timeout"]);
+    assert.deepEqual(reported, ["ping timeout"]);
     assert.equal(sockets[0].closed, true);
   });
 
   it("stays when a page that slept finds messages waiting", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     await welcome();
     await pass(600_000);
     sockets[0].says("2");
     await pass(GRACE_MS);
     await pass(GRACE_MS);
-    assert.deepEqual([told, gate.state.connection], [[], "up"]);
+    assert.deepEqual([reported, gate.state.connection], [[], "up"]);
   });
 
   for (const [what, message] of Object.entries({
@@ -212,33 +212,33 @@ describe("over a WebSocket", () => {
     "joins twice": '40/notifications,{"sid":"z"}',
   })) {
     it(`ends the connection and comes back when a message ${what}`, async () => {
-      const told = await openNoted();
+      const reported = await openNoted();
       await welcome();
       sockets[0].says(message);
-      assert.deepEqual(told, ["parse error"]);
+      assert.deepEqual(reported, ["parse error"]);
       await pass(20);
       assert.equal(sockets.length, 2);
     });
   }
 
   it("does not come up with a gateway that sends no pings", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     sockets[0].says('0{"sid":"x"}');
     await settle();
-    assert.deepEqual(told, [["unreachable", "parse error", 10]]);
+    assert.deepEqual(reported, [["unreachable", "parse error", 10]]);
   });
 
   for (const [code, body] of [["forbidden", '{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}'], ["unknown_namespace", '{"message":"Invalid namespace"}']]) {
     it(`hears the namespace's refusal: ${code}`, async () => {
-      const told = await openNoted();
+      const reported = await openNoted();
       await begin();
       sockets[0].says(`44/notifications,${body}`);
-      assert.deepEqual([told[0][0], gate.state.connection, sockets[0].closed], [code, "refused", true]);
+      assert.deepEqual([reported[0][0], gate.state.connection, sockets[0].closed], [code, "refused", true]);
     });
   }
 
   it("says why the gateway closed, and comes back", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     await welcome();
     sockets[0].ends(1008, "unauthorized: expired");
     await pass(20);
@@ -250,7 +250,7 @@ describe("over a WebSocket", () => {
     await pass(20);
     await welcome();
     sockets[3].ends();
-    assert.deepEqual(told, ["transport close: 1008 unauthorized: expired", "io server disconnect", "io server disconnect", "transport close"]);
+    assert.deepEqual(reported, ["transport close: 1008 unauthorized: expired", "io server disconnect", "io server disconnect", "transport close"]);
   });
 
   it("refuses what is longer than the gateway takes, and stays connected", async () => {
@@ -291,9 +291,9 @@ describe("over a WebSocket", () => {
 describe("when a WebSocket cannot be opened", () => {
   it("says what HTTP answers, and comes again when the gateway wants it", async () => {
     http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
-    const told = await openNoted();
+    const reported = await openNoted();
     await ends(0);
-    assert.deepEqual(told, [["unreachable", "about to stop (HTTP 503)", 7000]]);
+    assert.deepEqual(reported, [["unreachable", "about to stop (HTTP 503)", 7000]]);
     await pass(6999);
     assert.equal(sockets.length, 1);
     await pass(1);
@@ -301,13 +301,13 @@ describe("when a WebSocket cannot be opened", () => {
   });
 
   it("waits, and loads nothing, where HTTP does not get through either", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     sockets[0].onerror({}); // in Chromium no `close` follows where a Content-Security-Policy forbids the address
     await settle();
     await pass(10);
     sockets[1].onerror({ message: "connect ECONNREFUSED" });
     await ends(1);
-    assert.deepEqual(told.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
+    assert.deepEqual(reported.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
   });
 
   for (const [reason, reply] of /** @type {[string, (url: string, options: any) => any][]} */ ([
@@ -317,22 +317,22 @@ describe("when a WebSocket cannot be opened", () => {
   ])) {
     it(`says that another server answers: ${reason}`, async () => {
       http = reply;
-      const told = await openNoted();
+      const reported = await openNoted();
       await ends(0);
-      assert.equal(told[0][1], reason);
+      assert.equal(reported[0][1], reason);
     });
   }
 
   it("asks when nothing comes of it for half the time of an attempt", async () => {
     http = answer(502, "<html>");
-    const told = await openNoted({ connectTimeoutMs: 3000 });
+    const reported = await openNoted({ connectTimeoutMs: 3000 });
     await pass(1499);
-    assert.deepEqual(told, []);
+    assert.deepEqual(reported, []);
     nowMs += 1;
     mock.timers.tick(1);
     // The browser reports the end of the socket that it was asked to close.
     await ends(0);
-    assert.deepEqual([told[0][1], sockets[0].closed], ["HTTP 502", true]);
+    assert.deepEqual([reported[0][1], sockets[0].closed], ["HTTP 502", true]);
   });
 
   it("never takes another way where only a WebSocket is wanted, and leaves no session behind", async () => {
@@ -341,9 +341,9 @@ describe("when a WebSocket cannot be opened", () => {
       asked.push([url, options.method, options.body]);
       return SESSION_BEGUN();
     };
-    const told = await openNoted({ transport: "websocket" });
+    const reported = await openNoted({ transport: "websocket" });
     await ends(0);
-    assert.deepEqual(told, [["unreachable", "websocket error", 10]]);
+    assert.deepEqual(reported, [["unreachable", "websocket error", 10]]);
     const polling = "https://gateway.test/socket.io/?EIO=4&transport=polling";
     assert.deepEqual(asked, [[polling, undefined, undefined], [`${polling}&sid=x`, "POST", "1"]]);
   });
@@ -362,10 +362,10 @@ describe("when a WebSocket cannot be opened", () => {
   it("is refused with the gateway's own error, and comes again when that says", async () => {
     http = answer(503, '{"code":3,"message":"Bad request: limit reached","error":{"code":"limit_reached","message":"limit reached: clients (at most 10)","retry":true,"retry_after_s":7,"name":"clients","limit":10}}');
     await open();
-    const told = [];
-    gate.on("connection:refused", ({ code, message, retry, parts }, { delayMs }) => told.push({ code, retry, parts, delayMs, isSaid: message.startsWith("limit reached: clients (at most 10)") }));
+    const reported = [];
+    gate.on("connection:refused", ({ code, message, retry, parts }, { delayMs }) => reported.push({ code, retry, parts, delayMs, isSaid: message.startsWith("limit reached: clients (at most 10)") }));
     await ends(0);
-    assert.deepEqual(told, [{ code: "limit_reached", retry: true, parts: { retryAfterS: 7, name: "clients", limit: 10 }, delayMs: 7000, isSaid: true }]);
+    assert.deepEqual(reported, [{ code: "limit_reached", retry: true, parts: { retryAfterS: 7, name: "clients", limit: 10 }, delayMs: 7000, isSaid: true }]);
     await pass(6999);
     assert.equal(sockets.length, 1);
     await pass(1);
@@ -374,12 +374,12 @@ describe("when a WebSocket cannot be opened", () => {
 
   it("takes the time from the header where the error has none, and does not come again after one that stays", async () => {
     http = answer(429, '{"error":{"code":"limit_reached","message":"m","retry":true}}', { "Retry-After": "5" });
-    const told = await openNoted();
+    const reported = await openNoted();
     await ends(0);
     http = answer(421, '{"error":{"code":"unknown_host","message":"m","retry":false,"host":"x"}}');
     await pass(5000);
     await ends(1);
-    assert.deepEqual([told.map(([code, , delayMs]) => [code, delayMs]), gate.status], [[["limit_reached", 5000], ["unknown_host", null]], "refused"]);
+    assert.deepEqual([reported.map(([code, , delayMs]) => [code, delayMs]), gate.status], [[["limit_reached", 5000], ["unknown_host", null]], "refused"]);
   });
 
   it("names the origin that may not be allowed where a page of another origin gets no answer", async () => {
@@ -392,9 +392,9 @@ describe("when a WebSocket cannot be opened", () => {
       Object.assign(globalThis, { origin, location: { origin: "https://gateway.test" } });
       try {
         sockets = [];
-        const told = await openNoted();
+        const reported = await openNoted();
         await ends(0);
-        assert.deepEqual(told, [["unreachable", reason, 10]]);
+        assert.deepEqual(reported, [["unreachable", reason, 10]]);
         gate.close();
       } finally {
         for (const name of ["origin", "location"]) Reflect.deleteProperty(globalThis, name);
@@ -405,12 +405,12 @@ describe("when a WebSocket cannot be opened", () => {
   it("gives up asking when the gate closes", async () => {
     let signal;
     http = (_url, options) => new Promise(() => ({ signal } = options));
-    const told = await openNoted();
+    const reported = await openNoted();
     await ends(0);
     assert.equal(signal.aborted, false);
     gate.close();
     await settle();
-    assert.deepEqual([signal.aborted, told], [true, []]);
+    assert.deepEqual([signal.aborted, reported], [true, []]);
   });
 
   it("tries a WebSocket once more, if one has worked, before it takes another way", async () => {
@@ -443,11 +443,11 @@ describe("when a WebSocket cannot be opened", () => {
   it("stays with WebSockets where the gateway gives up because the token does not come", async () => {
     const asked = [];
     http = (url) => asked.push(url);
-    const told = await openNoted({ transport: undefined, token: () => new Promise(() => {}) });
+    const reported = await openNoted({ transport: undefined, token: () => new Promise(() => {}) });
     await begin();
     sockets[0].says("1");
     await settle();
-    assert.deepEqual([told[0][1], asked], ["no token in time", []]);
+    assert.deepEqual([reported[0][1], asked], ["no token in time", []]);
   });
 });
 
@@ -497,10 +497,10 @@ describe("when the network or the page was away", () => {
 
     it(`replaces a socket that gives no sign of life in a short time: ${name}`, async () => {
       const socket = await openWelcomed();
-      const told = note();
+      const reported = note();
       page[name]();
       await live(PROBE_MS + GRACE_MS);
-      assert.deepEqual([gate.status, told, socket.closed], ["waiting", ["ping timeout"], true]);
+      assert.deepEqual([gate.status, reported, socket.closed], ["waiting", ["ping timeout"], true]);
       await live(10);
       assert.equal(sockets.length, 2);
     });
@@ -525,9 +525,9 @@ describe("when the network or the page was away", () => {
   });
 
   it("leaves an attempt that is under way when the network goes", async () => {
-    const told = await openNoted();
+    const reported = await openNoted();
     page.offline();
-    assert.deepEqual(told, [["unreachable", "offline", 10]]);
+    assert.deepEqual(reported, [["unreachable", "offline", 10]]);
   });
 
   it("asks when the clock has jumped, for the machine slept", async () => {
@@ -643,27 +643,27 @@ describe("a class of WebSocket that throws", () => {
     it(`is a failed attempt, and nothing is left to throw later: ${what}`, async () => {
       http = answer(502, "");
       gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw error; } }, reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
-      const told = note();
+      const reported = note();
       await settle();
       await settle();
-      assert.deepEqual(told, [["unreachable", "HTTP 502", 10]]);
+      assert.deepEqual(reported, [["unreachable", "HTTP 502", 10]]);
       http = () => Promise.reject(new TypeError("fetch failed"));
       await pass(10);
       await settle();
-      assert.deepEqual(told[1], ["unreachable", String(error), 10]);
+      assert.deepEqual(reported[1], ["unreachable", String(error), 10]);
       gate.close();
       await pass(40_000);
-      assert.deepEqual([gate.status, told.length], ["closed", 2]);
+      assert.deepEqual([gate.status, reported.length], ["closed", 2]);
     });
   }
 
   it("is one that HTTP goes round, where that gets through", async () => {
     http = SESSION_BEGUN;
     gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw new SyntaxError("bad"); } }, transport: "websocket", reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
-    const told = note();
+    const reported = note();
     await settle();
     await settle();
-    assert.deepEqual(told, [["unreachable", "SyntaxError: bad", 10]]);
+    assert.deepEqual(reported, [["unreachable", "SyntaxError: bad", 10]]);
   });
 
   it("in close or send ends the connection all the same", async () => {
@@ -677,9 +677,9 @@ describe("a class of WebSocket that throws", () => {
   });
 
   it("leaves room for an error of the application's auth, which no packet can hold", async () => {
-    const told = await openNoted({ auth: { tenant: 7n } });
+    const reported = await openNoted({ auth: { tenant: 7n } });
     await begin();
-    assert.deepEqual([told.map(([code]) => code), gate.status], [["not_serializable"], "refused"]);
+    assert.deepEqual([reported.map(([code]) => code), gate.status], [["not_serializable"], "refused"]);
   });
 });
 

@@ -99,8 +99,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the long files first, every other one short, because a long one that starts last would run alone at the end.
 
-    A file is long that needs a browser, that builds packages, or that runs random histories (the unit tests of this run). Those
-    with a browser are spread evenly among the long ones, because several at once would leave none of them a processor.
+    A file is long that needs a browser, that builds packages, that starts several workers, or that runs random histories (the
+    unit tests of this run). Those with a browser are spread evenly among the long ones, because several at once would leave none
+    of them a processor.
     """
     # Hypothesis's own steps are traced, too, which makes such a test four times as long; examples written by hand run the same
     # lines, but for those of delivery.
@@ -111,7 +112,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     with_browser = [tests for tests in files if "e2e" in tests[0].path.parts]
     if not with_browser:
         return
-    busy = [tests for tests in files if {"packaging", "unit"} & set(tests[0].path.parts)]
+    busy = [tests for tests in files if {"packaging", "unit", "workers"} & set(tests[0].path.parts)]
     short = [tests for tests in files if tests not in with_browser and tests not in busy]
     long = _spread(busy, with_browser)
     begin = _spread(short[: len(long)], long)

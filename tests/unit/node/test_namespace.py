@@ -3,8 +3,6 @@
 Its bus is not started and its Redis is a port without a listener, because these tests need neither.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -22,6 +20,7 @@ from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Position, Subscription
@@ -727,16 +726,7 @@ WORDS = [".".join(words) for length in (1, 2, 3) for words in itertools.product(
 TOPICS = [".".join(words) for length in (1, 2, 3, 4) for words in itertools.product("ab", repeat=length)]
 
 
-def naive_match(pattern: list[str], topic: list[str]) -> bool:
-    """The definition: `*` is one word, `#` is any number."""
-    if not pattern:
-        return not topic
-    if pattern[0] == "#":
-        return any(naive_match(pattern[1:], topic[skip:]) for skip in range(len(topic) + 1))
-    return bool(topic) and pattern[0] in ("*", topic[0]) and naive_match(pattern[1:], topic[1:])
-
-
-REACH = {pattern: {topic for topic in TOPICS if naive_match(pattern.split("."), topic.split("."))} for pattern in WORDS}
+REACH = {pattern: {topic for topic in TOPICS if matches(pattern, topic)} for pattern in WORDS}
 
 
 @pytest.mark.parametrize("seed", range(8))

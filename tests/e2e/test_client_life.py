@@ -133,6 +133,23 @@ def test_a_reload_goes_on_where_the_page_was(open_page: OpenPage, publisher: Pub
     assert wait_for(page, 66) == list(range(1, 67))
 
 
+@pytest.mark.parametrize("event", ["beforeunload", "pagehide"])
+@pytest.mark.parametrize("path", ["client?", "client?transport=stream", "tabs?"])
+def test_what_a_page_publishes_while_it_ends_arrives(
+    open_page: OpenPage, context: BrowserContext, site: GatewayProcess, path: str, event: str
+) -> None:
+    """Each kind of connection is gone by then, and a request of its own carries the event."""
+    watcher, leading = open_page(), context.new_page()
+    leading.goto(f"{site.url}/tabs")
+    wait_until_up(leading)
+    page = context.new_page()
+    page.goto(f"{site.url}/{path}")
+    wait_until_up(page)
+    page.evaluate(f"addEventListener('{event}', () => {{ page.gate.publish('numbers.last', 7); }})")
+    page.goto(f"{site.url}/elsewhere")
+    wait_for(watcher, 7)
+
+
 @pytest.mark.parametrize("query", ["", pytest.param("transport=stream", marks=pytest.mark.nightly)])
 def test_a_page_out_of_the_back_forward_cache_catches_up(
     browser_path: str, browser: Browser, site: GatewayProcess, publisher: Publisher, query: str

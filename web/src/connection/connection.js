@@ -37,6 +37,7 @@ import { PROBE_MS, REFRESH, WELCOME } from "../language/protocol.js";
 import { startTimer } from "../base/timer.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "../transport/transport.js";
+import { endpointOf } from "../transport/address.js";
 
 /** The refusal of an unknown namespace (Socket.IO's specification). */
 const NOT_SERVED = "Invalid namespace";
@@ -213,14 +214,15 @@ export function createConnection(address, options) {
    */
   async function request(name, body) {
     if (life.is("closed")) throw new HeadgateError("closed");
-    if (!isUp()) throw disconnected();
+    const isLast = life.is("paused");
+    if (!isLast && !isUp()) throw disconnected();
     const mine = generation;
     const { data, ephemeral, timeout_ms, ...named } = body;
     let answer;
     unanswered++;
     try {
       // The gateway ends a request of the application (headgate/request) after its timeout, and reports that.
-      answer = await transport.request(name, body, timeout_ms + PROBE_MS || requestTimeoutMs);
+      answer = await (isLast ? requestLast(name, body) : transport.request(name, body, timeout_ms + PROBE_MS || requestTimeoutMs));
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
       const reason = mine === generation ? "timeout" : "disconnected";
@@ -234,6 +236,21 @@ export function createConnection(address, options) {
     if (error) throw fromWire(error);
     return reply;
   }
+
+  /**
+   * Make a request while the page ends, when the browser keeps no connection, but a fetch of up to 64 KiB. Any gateway answers it.
+   * @param {string} name @param {any} body
+   */
+  const requestLast = async (name, body) =>
+    (
+      await fetch(endpointOf(address, /** @type {string} */ (options.path), `request?namespace=${address.split("/").pop()}`), {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ .../** @type {any} */ (options).auth, token: shown, name, body }),
+        credentials: "include",
+        keepalive: true,
+      })
+    ).json();
 
   function scheduleRefresh() {
     if (tokens.asks) refreshIn(refreshDelayMs(shown, Date.now()));

@@ -42,6 +42,8 @@ const AGAIN_MS = 200;
 const TOGETHER_MS = 20;
 /** Least time between two reads of a room because the next stream answers with another version of it. */
 const REREAD_MS = 30_000;
+/** Characters of a request that outlives the page: 60 KB, if each takes three bytes. */
+const MOST_LAST = 20_000;
 /** Acts of presence that hold as long as the client does. */
 const HELD = ["enter", "watch"];
 /** Whether the platform cannot read an answer while it arrives. */
@@ -328,7 +330,7 @@ export function createHttp(address, { path = "" }, owner) {
 
   /** Leave the connection. Nothing that comes from it counts after this. */
   function leave() {
-    for (const each of [running, ...lone]) each.abort();
+    running.abort();
     generation++;
     polls &&= known;
     opening = false;
@@ -362,8 +364,11 @@ export function createHttp(address, { path = "" }, owner) {
     const limit = startTimer(() => control.abort(), timeoutMs);
     lone.add(control);
     try {
+      const request = init({ ...auth, name, body: { ...(name === "inbox" && place), ...body } }, control.signal, "application/json");
+      // It outlives the page. All such requests may have 64 KiB together.
+      const keepalive = lone.size < 2 && /** @type {string} */ (request.body).length < MOST_LAST;
       // Any gateway may answer, also one that has read less of the log than this page. The position makes it wait.
-      const answer = await fetch(streamOf(address, path, "request"), init({ ...auth, name, body: { ...(name === "inbox" && place), ...body } }, control.signal, "application/json"));
+      const answer = await fetch(streamOf(address, path, "request"), { ...request, keepalive });
       const text = await answer.text();
       if (answer.ok) return JSON.parse(text);
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));
@@ -388,7 +393,10 @@ export function createHttp(address, { path = "" }, owner) {
       owner.greet((given) => mine === generation && life.is("opening") && begin(given));
     },
     disconnect: leave,
-    close: leave,
+    close() {
+      leave();
+      for (const each of lone) each.abort();
+    },
 
     probe() {
       if (life.is("joined") && !opening) change();

@@ -314,9 +314,11 @@ describe("a stream over HTTP", () => {
       await turn();
       await pass(AGAIN_MS);
     }
-    for (const { settled } of outcomes) assert.ok(settled instanceof Error, String(settled));
     assert.equal(named("lost").length, 1);
+    // A gateway may answer a request without a stream all the same.
+    assert.deepEqual(outcomes.map(({ settled }) => settled instanceof Error), [true, true, false]);
     await pass(60_000);
+    assert.ok(outcomes[2].settled instanceof Error);
     assertPromises();
   });
 

@@ -550,6 +550,25 @@ describe("when the network or the page was away", () => {
     assert.deepEqual([gate.status, sockets.length], ["connecting", 2]);
   });
 
+  it("publishes while the page ends, by a request that outlives it", async () => {
+    const sent = [];
+    http = (url, options) => {
+      sent.push([url, options]);
+      return answer(200, '{"ok":true,"id":"mine","epoch":"e","offset":7}')();
+    };
+    await openWelcomed({ token: "t", auth: { shop: 7 } });
+    page.pagehide();
+    assert.deepEqual(await gate.publish("orders.42", 8, { id: "mine" }), { id: "mine", epoch: "e", offset: 7 });
+    const [[url, { body, keepalive, credentials, method }]] = sent;
+    assert.equal(url, "https://gateway.test/socket.io/request?namespace=notifications");
+    assert.deepEqual([method, keepalive, credentials], ["POST", true, "include"]);
+    assert.deepEqual(JSON.parse(body), { shop: 7, token: "t", name: "publish", body: { topic: "orders.42", data: 8, id: "mine" } });
+    http = answer(403, '{"ok":false,"error":{"code":"forbidden","message":"no","retry":false}}');
+    await assert.rejects(gate.publish("orders.42", 8), { code: "forbidden" });
+    http = () => Promise.reject(new TypeError("too much"));
+    await assert.rejects(gate.publish("orders.42", 8, { id: "mine" }), { code: "outcome_unknown" });
+  });
+
   it("does not take the late timers of a hidden page for sleep", async () => {
     const socket = await openWelcomed();
     globalThis.document.hidden = true;

@@ -28,5 +28,9 @@ class ScriptedLink:
             raise BusUnavailable("it has ended")
         return self._replies.pop(0)
 
+    def read_ready(self, within_s: float = 0.0) -> list[list[bytes]]:
+        """Nothing comes later."""
+        return self.read() if self._replies else []
+
     def close(self) -> None:
         """There is nothing to close."""

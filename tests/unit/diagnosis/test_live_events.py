@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.diagnosis.live_events import LiveEvents
+from headgate.diagnosis import live_events
+from headgate.diagnosis.live_events import ANSWER_S, LiveEvents
 from headgate.errors import BusUnavailable
 from headgate.redis import subscriber_link
 from tests.support.scripted_link import ScriptedLink
@@ -15,6 +16,7 @@ def live(
 ) -> tuple[LiveEvents, ScriptedLink]:
     link = ScriptedLink(*replies)
     monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
+    monkeypatch.setattr(live_events, "check_primary", lambda client: None)
     return LiveEvents(url, "n", pattern), link
 
 
@@ -31,11 +33,12 @@ def test_what_came_with_the_answer_is_not_lost(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch, [SUBSCRIBED, message(b"orders.1")], [[b"pong", b""], message(b"orders.2")], [message(b"not a topic")]
     )
     found.listen(7.0)
-    assert link.timeouts == [7.0, None]
     read = found.read()
     assert [next(read)[0] for _ in range(3)] == ["orders.1", "orders.2", "not a topic"]
+    assert (link.timeouts, link.sent[1:]) == ([7.0, ANSWER_S], [])
     with pytest.raises(BusUnavailable, match="it has ended"):
         next(read)
+    assert link.sent[1:] == [("PING",)]
 
 
 def test_each_message_comes_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,8 @@ const NOT_SERVED = "Invalid namespace";
 const MAX_REFUSALS = 5;
 /** How often a client that is about to move checks whether all requests have been answered. */
 const POLL_MS = 20;
+/** For how long such a client sends no new requests, so that it is not always waiting for one. Some requests of an application take longer. */
+const HOLD_MS = 500;
 
 /** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults */
 export function createConnection(address, options) {
@@ -78,6 +80,8 @@ export function createConnection(address, options) {
   let inTurn = false;
   /** Requests without an answer. */
   let unanswered = 0;
+  /** Whether it is time to move, and no new request is sent. */
+  let isLeaving = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -168,6 +172,7 @@ export function createConnection(address, options) {
     if (!life.offer(step, reason)) return;
     if (delayMs === undefined) delayMs = nextDelayMs();
     generation++;
+    isLeaving = false;
     clearTimeout(timer);
     clearTimeout(refreshTimer);
     if (delayMs !== null) after(connect, delayMs);
@@ -215,7 +220,7 @@ export function createConnection(address, options) {
   async function request(name, body) {
     if (life.is("closed")) throw new HeadgateError("closed");
     const isLast = life.is("paused");
-    if (!isLast && !isUp()) throw disconnected();
+    if (!isLast && (isLeaving || !isUp())) throw disconnected();
     const mine = generation;
     const { data, ephemeral, timeout_ms, ...named } = body;
     let answer;
@@ -341,7 +346,12 @@ export function createConnection(address, options) {
     move(reason, inMs) {
       if (!life.offer("move", reason)) return;
       inTurn = inMs > 0;
-      const go = () => (unanswered ? after(go, POLL_MS) : leave("lose", reason, 0));
+      const untilMs = performance.now() + inMs + HOLD_MS;
+      const go = () => {
+        isLeaving = performance.now() < untilMs;
+        if (unanswered) after(go, POLL_MS);
+        else leave("lose", reason, 0);
+      };
       after(go, inMs);
     },
 

@@ -550,6 +550,29 @@ describe("when the network or the page was away", () => {
     assert.deepEqual([gate.status, sockets.length], ["connecting", 2]);
   });
 
+  it("sends no new request for a moment when it is time to move, so that a busy page gets all its answers", async () => {
+    const socket = await openWelcomed();
+    const [quick, long] = [gate.publish("a", 1), gate.publish("a", 2)];
+    const answerTo = (nth) => socket.says(`43/notifications,${/^42.notifications,(\d+)/.exec(socket.sent.filter((text) => text.includes("publish"))[nth])[1]}[{"ok":true,"id":"i","epoch":"e","offset":10${nth}}]`);
+    socket.says('42/notifications,["status",{"moving":{"reason":"deploy","within_s":0}}]');
+    await pass(0);
+    await assert.rejects(gate.publish("a", 3), { code: "disconnected", retry: true });
+    answerTo(0);
+    assert.equal((await quick).offset, 100);
+    // One that takes longer holds up the others only so long.
+    for (let ms = 0; ms < 600; ms += 20) await pass(20);
+    const sent = gate.publish("a", 4);
+    await settle();
+    assert.equal(gate.status, "moving");
+    answerTo(2);
+    assert.equal((await sent).offset, 102);
+    answerTo(1);
+    await long;
+    await pass(20);
+    await pass(20);
+    assert.equal(sockets.length, 2);
+  });
+
   it("publishes while the page ends, by a request that outlives it", async () => {
     const sent = [];
     http = (url, options) => {

@@ -264,9 +264,9 @@ export class Gate extends Dispatcher {
 
   /** @override @protected @param {string} name @param {SubscribeOptions} options */
   _handlerComes(name, options) {
+    reportName(name);
     if (!isTopic(name)) return;
     checkPattern(name);
-    reportName(name);
     checkOptions("subscribe", SUBSCRIBE, options);
     this.#session.handlerComes(name, options);
   }

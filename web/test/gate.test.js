@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
+import { readFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect, events, HeadgateError } from "#headgate";
+import { LIFECYCLE } from "../src/language/development.js";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
 const OPTIONS = { reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 };
@@ -1144,6 +1146,18 @@ describe("connection", () => {
     gate.on("connect connected toString", () => {});
     assert.deepEqual(warned.mock.calls.map(({ arguments: [text] }) => text.replace(/ \(docs.*/, "")), ['headgate: "connect" is a topic here, for events that someone publishes: did you mean "connection:up"?']);
     assert.throws(() => /** @type {any} */ (gate).emit("a", 1), { name: "TypeError", message: /^headgate: a gate has no emit\(\): did you mean publish\(topic, data\)\?/ });
+  });
+
+  it("names the lifecycle event that a name with a colon almost is, and knows them all", async () => {
+    const warned = mock.method(console, "warn", () => {});
+    const types = await readFile(new URL("../types/index.d.ts", import.meta.url), "utf8");
+    const names = [...types.matchAll(/^ {2}"([a-z]+:[a-z]+)": \[/gm)].map(([, name]) => name);
+    assert.deepEqual(names.toSorted(), LIFECYCLE.toSorted());
+    open();
+    gate.on([...names, "order:placed", "connection:update", "subscription:a"].join(" "), () => {});
+    assert.deepEqual(warned.mock.calls, []);
+    gate.on("delivery:gapp state:chnge Connection:up", () => {});
+    assert.deepEqual(warned.mock.calls.map(({ arguments: [text] }) => text.match(/no event of the gate is called "(\S+)": did you mean "(\S+)"/).slice(1)), [["delivery:gapp", "delivery:gap"], ["state:chnge", "state:change"], ["Connection:up", "connection:up"]]);
   });
 
   it("says what a refresh without a token lacks", async () => {

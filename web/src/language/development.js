@@ -182,10 +182,17 @@ const EVENTS = { connect: "connection:up", reconnect: "connection:up", reconnect
 /** Socket.IO's methods, and ours. @type {Record<string, string>} */
 const METHODS = { emit: "publish(topic, data)", send: "publish(topic, data)", connect: "open()", disconnect: "close()" };
 
-/** Return a sentence if a topic has the name of another client's event. @param {string} name */
+/** Lifecycle events. types/index.d.ts has the arguments of each. */
+export const LIFECYCLE = [
+  ...["connection:up", "connection:down", "connection:refused", "connection:unauthorized", "connection:moving", "delivery:gap", "delivery:backpressure"],
+  ...["delivery:resumed", "delivery:error", "status:change", "state:change", "publish:queued", "publish:receipt", "publish:refused"],
+];
+
+/** Return a sentence if a topic has the name of another client's event, or a name with a colon is almost that of a lifecycle event. @param {string} name */
 export function sentencesOfName(name) {
-  if (!Object.hasOwn(EVENTS, name)) return [];
-  return [`headgate: "${name}" is a topic here, for events that someone publishes: did you mean "${EVENTS[name]}"? (${DOCS}guide.md#show-the-state)`];
+  if (Object.hasOwn(EVENTS, name)) return [`headgate: "${name}" is a topic here, for events that someone publishes: did you mean "${EVENTS[name]}"? (${DOCS}guide.md#show-the-state)`];
+  const near = LIFECYCLE.find((each) => Math.abs(each.length - name.length) < 2 && isNear(each, name));
+  return near && !LIFECYCLE.includes(name) ? [`headgate: no event of the gate is called "${name}": did you mean "${near}"? (${DOCS}guide.md#show-the-state)`] : [];
 }
 
 /** Make the methods of other clients name ours. @param {object} gate */

@@ -21,7 +21,7 @@ export function reportUnknown(of, table, given) {
 
 /** As in language/explain.js. @param {string} name */
 export function reportName(name) {
-  if (/connect/.test(name)) say(({ sentencesOfName }) => sentencesOfName(name));
+  if (/connect(_|$)/.test(name)) say(({ sentencesOfName }) => sentencesOfName(name));
 }
 
 /** As in language/explain.js, in production. */

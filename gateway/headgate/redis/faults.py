@@ -31,6 +31,7 @@ from headgate.errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
+from headgate.runtime.tls_files import refuses_certificate
 
 from .budget import ALL_IN_USE
 from .pool import AllInUse
@@ -99,6 +100,11 @@ CURES = {
     "CLUSTERDOWN": "check CLUSTER INFO and CLUSTER SHARDS on a node",
     "MASTERDOWN": "wait for the failover, or start the primary again",
 }
+# By OpenSSL's code: expired, and for another name or address.
+_CERTIFICATE_CURES = {10: "renew it, or set the clock of this machine"} | dict.fromkeys(
+    (62, 64), "name the host in the URL by a name that the certificate has"
+)
+_OWN_CERTIFICATE = "name one in the URL: ?ssl_certfile=FILE&ssl_keyfile=FILE"
 CHECK_PORT = "check the port; if the server requires TLS, begin the URL with rediss://"
 _START_IT = (
     "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
@@ -216,14 +222,20 @@ def _advice(error: Exception, *, tls: bool) -> str | None:
     if isinstance(error, redis.AuthenticationError) or reply_of(error)[0] == "NOAUTH":
         return "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0"
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return "if its certificate is right, name the authority that issued it in the URL: ?ssl_ca_certs=FILE"
+        issuer = "if it is right, name the authority that issued it in the URL: ?ssl_ca_certs=FILE"
+        return _CERTIFICATE_CURES.get(cause.verify_code, issuer)
+    if refuses_certificate(cause):
+        return _OWN_CERTIFICATE
+    is_closed = isinstance(cause, ConnectionResetError) or str(cause) == _END_OF_STREAM
+    if isinstance(cause, ssl.SSLEOFError) or (tls and is_closed):
+        return f"check the port, and that a Redis runs behind it; if it wants a certificate of its clients, {_OWN_CERTIFICATE}"
     if isinstance(cause, ssl.SSLError) or (tls and isinstance(cause, redis.TimeoutError | TimeoutError)):
         return "check that the server speaks TLS on this port; without TLS the URL begins with redis://"
     if isinstance(cause, socket.gaierror):
         return "check the host name in the URL"
     if isinstance(cause, PermissionError):
         return "run this as a user who may open that socket, or set HEADGATE_REDIS_URL to another Redis"
-    if isinstance(cause, ConnectionResetError | redis.InvalidResponse) or str(cause) == _END_OF_STREAM:
+    if is_closed or isinstance(cause, redis.InvalidResponse):
         return CHECK_PORT
     if isinstance(cause, redis.TimeoutError | OSError):
         return _START_IT
@@ -253,6 +265,10 @@ def reason_of(error: BaseException) -> str:
     cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted: {cause.verify_message}"
+    if refuses_certificate(cause):
+        return "it accepts only clients with a certificate that it trusts"
+    if isinstance(cause, ssl.SSLEOFError):
+        return "it closed the connection during the TLS handshake or after it"
     if isinstance(cause, ssl.SSLError):
         # An error of invalid ciphers has no `reason`.
         reason = getattr(cause, "reason", None) or (cause.args or ("handshake failed",))[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -100,6 +101,34 @@ def test_the_session_tickets_of_a_tls_server_are_no_data(tmp_path: Path) -> None
                 pool.release(lent)
                 assert pool.get_connection() is lent
                 pool.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "says", "advises"),
+    [
+        ("redis.example", {}, "its certificate was not accepted: IP address mismatch", "by a name that the certificate has"),
+        ("127.0.0.1", {"expired": True}, "its certificate was not accepted: certificate has expired", "renew it"),
+        (
+            "127.0.0.1",
+            {"wants_client": True},
+            "clients with a certificate|closed the connection",
+            "?ssl_certfile=FILE&ssl_keyfile=FILE",
+        ),
+    ],
+    ids=["another name", "expired", "client certificate"],
+)
+def test_a_tls_server_that_does_not_suit_is_said_with_the_remedy(
+    tmp_path: Path, host: str, options: dict[str, bool], says: str, advises: str
+) -> None:
+    """None of them is cured by another authority, or by no TLS. Redis itself wants a certificate of its clients by default."""
+    authority = Authority(tmp_path)
+    context = authority.server_context(host, expired=options.get("expired", False))
+    if options.get("wants_client"):
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.ca_file)
+    with answering_each(b"+OK\r\n", context) as url, pytest.raises(BusUnavailable, match=says) as caught:
+        connected(f"{url}?ssl_ca_certs={authority.ca_file}")
+    assert advises in "".join(caught.value.__notes__)
 
 
 def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_address_leads() -> None:

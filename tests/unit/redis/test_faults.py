@@ -107,6 +107,21 @@ def test_a_usual_fault_of_connecting_comes_with_an_advice(cause: OSError, tls: b
     assert advice in line
 
 
+def test_a_server_that_wants_a_certificate_of_its_clients_is_said() -> None:
+    """Its alert comes after the handshake, so TLS works; some servers only close the connection."""
+    alert = ssl.SSLError(1, "[SSL] tlsv13 alert certificate required")
+    alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    for cause, says in (
+        (alert, "it accepts only clients with a certificate"),
+        (ssl.SSLEOFError(8, "EOF"), "it closed the connection"),
+    ):
+        reason, advice = advised(translate(cause, "here"), cause, tls=True).lines()
+        assert f"here: {says}" in reason
+        assert "?ssl_certfile=FILE&ssl_keyfile=FILE" in advice
+    closed = redis.ConnectionError("Connection closed by server.")
+    assert "?ssl_certfile=FILE" in advised(translate(closed, "here"), closed, tls=True).lines()[1]
+
+
 def test_a_fault_without_a_usual_remedy_has_no_advice() -> None:
     """One line."""
     error = redis.ResponseError("ERR something else")

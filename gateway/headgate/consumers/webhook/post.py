@@ -16,7 +16,6 @@ deployment.
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 import ssl
 import time
@@ -28,6 +27,7 @@ from email.utils import parsedate_to_datetime
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
 from headgate.runtime.http_exchange import BadAnswer, HttpConnection, left_s
+from headgate.runtime.tls_files import refuses_certificate
 from headgate.settings.addresses.http_target import Target
 
 from .addresses import Allowed
@@ -44,8 +44,6 @@ KEEP_S = 60.0
 # close has an unknown outcome.
 SINGLE_S = 3600.0
 MAX_ADDRESSES = 4
-# OpenSSL's names of alerts that refuse the client, mostly for its certificate.
-_CERTIFICATE_ALERT = re.compile("_ALERT_(BAD_CERTIFICATE|CERTIFICATE_|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
 GONE = 410
 # The longest Retry-After that counts. After a longer one the runner would have given up.
 MAX_PAUSE_S = 3600.0
@@ -136,7 +134,7 @@ class HttpPost:
             if isinstance(error, OSError):
                 if kept is not None:
                     self._single_until_s = self._now() + SINGLE_S
-                is_unknown = sent and not _refuses_certificate(error)
+                is_unknown = sent and not refuses_certificate(error)
                 raise (OutcomeUnknown if is_unknown else Retry)(
                     f"{self._target.origin} {_failure(error, self._timeout_s)}"
                 ) from error
@@ -260,11 +258,6 @@ def read_retry_after(text: str, now_s: float) -> float | None:
         return None
 
 
-def _refuses_certificate(error: OSError) -> bool:
-    """Return whether it is a TLS alert about the client's certificate (RFC 8446, section 6.2)."""
-    return isinstance(error, ssl.SSLError) and _CERTIFICATE_ALERT.search(error.reason or "") is not None
-
-
 def _failure(error: BaseException, timeout_s: float) -> str:
     """Return a short reason for a missing answer, without the other side's text and without an address."""
     match error:
@@ -278,7 +271,7 @@ def _failure(error: BaseException, timeout_s: float) -> str:
             return "closed the connection without an answer"
         case ssl.SSLCertVerificationError():
             return f"has a certificate that is not accepted: {error.verify_message}"
-        case ssl.SSLError() if _refuses_certificate(error):
+        case ssl.SSLError() if refuses_certificate(error):
             return "wants a certificate of the client"
         case ssl.SSLError():
             return f"does not speak TLS as we do ({error.reason or type(error).__name__})"

@@ -348,13 +348,13 @@ class LiveFeed:
                 if not count % _NOTICE_STRIDE:
                     yield
 
-    def each(self) -> Iterator[Client | None]:
-        """Yield every client, and None where the loop may run."""
+    def notify(self, frame: Frame) -> Iterator[None]:
+        """Send a notice to each welcomed client. For an arriving one, the welcome is the first message, and includes this."""
         for count, client in enumerate(tuple(self._clients.values()), 1):
-            if not client.connection.closed:
-                yield client
+            if not (client.connection.closed or client.state.arriving):
+                client.connection.offer_control(frame)
             if not count % _NOTICE_STRIDE:
-                yield None
+                yield
 
     def send_cursors(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
         """Send a cursor to the idle clients of some slots, a few at a time, so that events do not wait.

@@ -322,11 +322,8 @@ class Namespace:
         for log in self._logs:
             log.drop_idle()
         frame = message_frame(notice_packet(self.name, STATUS, {"bus": "up" if up else "down"}))
-        for client in self._live.each():
-            if client is None:
-                self._turns.give()
-            elif not client.state.arriving:  # the welcome is the first message, and includes this
-                client.connection.offer_control(frame)
+        for _ in self._live.notify(frame):
+            self._turns.give()
 
     def fenced(self) -> None:
         """Check the receipts of publishes. Now and then, send idle clients their position."""

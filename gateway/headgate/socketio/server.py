@@ -29,7 +29,7 @@ from socketio.packet import Packet
 from headgate.events.numbers import is_number, is_whole
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current, in_hub, sleep
-from headgate.runtime.patching import is_patched
+from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.transport.frame_parser import PROTOCOL_ERROR
 from headgate.transport.session import Session
 
@@ -131,10 +131,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}"
             )
         if not is_patched():
-            raise RuntimeError(
-                "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
-                "at the very top of the program, or start it with `headgate serve`"
-            )
+            raise RuntimeError(NOT_PATCHED)
         _warn_of_untried_versions()
         super().__init__(client_manager, logger, serializer, **options)
         self.max_handlers = max_handlers

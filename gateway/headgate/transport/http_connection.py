@@ -52,12 +52,9 @@ _BAD_BODY = _last_answer("400 Bad Request", "bad_request", "the body is not vali
 
 
 class HttpConnection:
-    """See the module.
+    """See the module. If it `is_taken`, its socket has another owner, and if it `is_reserved`, it has a reserved place.
 
-    Attributes:
-        is_taken: whether the socket has another owner.
-        is_reserved: whether it has a reserved place, for one request of a health page.
-        waits_since_s: when it began to wait for its first byte, on the monotonic clock; 0 if it did not.
+    `waits_since_s` is when it began to wait for its first byte, on the monotonic clock; 0 if it did not.
     """
 
     __slots__ = (

@@ -45,8 +45,6 @@ class LongPoll:
         self._posting = False
         self._final_frames: list[Frame] = []
 
-    # -- out ------------------------------------------------------------------------------------------------------
-
     def poll(self, wait_s: float, request: PollWatch) -> list[Frame]:
         """Wait at most `wait_s` for frames and return them. Returns a NOOP during an upgrade. Switches greenlets.
 
@@ -94,8 +92,6 @@ class LongPoll:
         self._final_frames = final_frames
         self._wake.set()
         return True
-
-    # -- in -------------------------------------------------------------------------------------------------------
 
     def post(self, read: Callable[[], list[str | bytes]]) -> None:
         """Take the packets of a body. Waits while the inbox is full, so that the next body comes later. Switches greenlets.

@@ -21,7 +21,7 @@ from headgate.errors import UnknownNamespace
 from headgate.events.wire.frames import message_frame
 from headgate.runtime.greenlet_pool import GreenletPool
 from headgate.runtime.loop import Signal, spawn
-from headgate.runtime.patching import is_patched
+from headgate.runtime.patching import NOT_PATCHED, is_patched
 
 from .cors import Cors, IsAllowed
 from .engine import Engine, OneTooMany
@@ -122,10 +122,7 @@ class SocketIOFace:
         Raises RuntimeError if gevent has not patched this process.
         """
         if not is_patched():
-            raise RuntimeError(
-                "a gateway needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
-                "at the very top of the program, or start it with `headgate serve`"
-            )
+            raise RuntimeError(NOT_PATCHED)
         self.hooks: Hooks
         self.limits = limits
         self._named = tuple(namespaces) if names_namespaces else ()

@@ -61,8 +61,6 @@ class PeerWorkers:
         self._keep({self._board.row(self._own).age: families()}, self._board.rows())
         self._socket.close()
 
-    # -- together ---------------------------------------------------------------------------------------------------
-
     def health(self) -> dict[str, Any]:
         """Return the worst health of all workers, and each one's. Waits at most ANSWER_S."""
         rows = self._board.rows()
@@ -109,8 +107,6 @@ class PeerWorkers:
             if (left_out := self._log_throttle.due("hand over")) is not None:
                 log.warning("a connection could not be handed over", to=index + 1, reason=str(error), left_out=left_out)
             return False
-
-    # -- private ----------------------------------------------------------------------------------------------------
 
     def _path(self, row: Row) -> Path:
         return self._folder / f"{row.age}.sock"

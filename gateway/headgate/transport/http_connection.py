@@ -94,7 +94,7 @@ class HttpConnection:
                 self.waits_since_s = time.monotonic()
                 self._watcher = io_watcher(self.fileno(), READ)
                 self._watcher.start(self.read_first)
-                self._server.silent(self)
+                self._server.await_first_byte(self)
             return
         except OSError:
             received = b""
@@ -144,7 +144,7 @@ class HttpConnection:
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
-            self._server.speaks(self)
+            self._server.silent.pop(self, None)
 
     # -- in a greenlet --------------------------------------------------------------------------------------------------
 

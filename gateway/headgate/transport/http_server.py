@@ -41,6 +41,7 @@ class HTTPServer:
         to_owner: hands a connection to the process that owns its session; returns whether that process took it.
         on_request: called before each request is answered.
         answering: how many requests are being answered.
+        silent: the connections that wait in the hub for their first byte, in the order of their arrival.
         is_leaving: whether each connection ends with its next answer, because the process is about to end.
     """
 
@@ -69,7 +70,7 @@ class HTTPServer:
         self.access_log: Callable[[WsgiExchange, int, float], object] | None = None
         self.base_environ = base_environ("", 0, "http", sys.stderr)
         self._timer: Watcher | None = None
-        self._silent: dict[HttpConnection, None] = {}  # in the order of their arrival
+        self.silent: dict[HttpConnection, None] = {}
         self._ended = Signal()
 
     # -- life -----------------------------------------------------------------------------------------------------------
@@ -131,15 +132,11 @@ class HTTPServer:
             return
         self._take_in(sock, address, received=received, is_adopted=True)
 
-    def silent(self, connection: HttpConnection) -> None:
-        """Called when a connection begins to wait in the hub for its first byte."""
-        self._silent[connection] = None
+    def await_first_byte(self, connection: HttpConnection) -> None:
+        """Called when a connection begins to wait in the hub. It ends the wait by removing itself from `silent`."""
+        self.silent[connection] = None
         if self._timer is None:
             self._timer = repeat(_TICK_S, self._end_late)
-
-    def speaks(self, connection: HttpConnection) -> None:
-        """Called when it no longer waits."""
-        self._silent.pop(connection, None)
 
     def over(self, connection: HttpConnection) -> None:
         """Called when a connection is over, or taken by another owner. Idempotent."""
@@ -168,10 +165,10 @@ class HTTPServer:
     def _end_late(self) -> None:
         """Close connections with a late first byte, without an answer."""
         since_s = time.monotonic() - self.admission.limits.header_deadline_s
-        while self._silent and (connection := next(iter(self._silent))).waits_since_s <= since_s:
+        while self.silent and (connection := next(iter(self.silent))).waits_since_s <= since_s:
             HTTP_ENDED.labels("headers deadline").inc()
             connection.close()
-        if not self._silent and self._timer is not None:
+        if not self.silent and self._timer is not None:
             self._timer.close()
             self._timer = None
 

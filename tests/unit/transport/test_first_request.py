@@ -72,7 +72,7 @@ class Door:
     @property
     def waiting(self) -> int:
         """How many connections wait for their request without a greenlet."""
-        return len(self.server._silent)
+        return len(self.server.silent)
 
     @property
     def connections(self) -> int:
@@ -182,7 +182,7 @@ def test_a_connection_that_stays_silent_is_closed_in_silence(open_door: Callable
     """At the deadline for the head, which has begun when it was accepted; a younger one waits on."""
     door = open_door(header_deadline_s=3600)
     silent, younger = door.connect(), door.connect()
-    connection, _ = door.server._silent
+    connection, _ = door.server.silent
     connection.waits_since_s -= 3600
     door.server._end_late()
     assert (door.waiting, silent.recv(1)) == (1, b"")

@@ -21,15 +21,7 @@ from .long_poll import FinalFrames, LongPoll
 from .outbox import Outbox
 from .peer_socket import NativeSocket
 from .send_queue import ALL_BYTES, ClientQueue
-from .session_state import (
-    CLIENT_DISCONNECT,
-    MACHINE,
-    OVER,
-    PING_TIMEOUT,
-    SERVER_DISCONNECT,
-    TRANSPORT_CLOSE,
-    SessionState,
-)
+from .session_state import CLIENT_DISCONNECT, MACHINE, OVER, PING_TIMEOUT, SERVER_DISCONNECT, TRANSPORT_CLOSE, SessionState
 from .timers import Deadlines, monotonic
 from .upgrade import UpgradeProbe
 from .websocket import WebSocket

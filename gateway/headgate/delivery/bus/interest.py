@@ -328,7 +328,7 @@ class Interest:
         for source in new:
             if self._cover.size and self._cover.covers(self._reach(source)):
                 continue
-            if self._is_glob(source):
+            if source in self._globs:
                 self._take_glob(source)
             else:
                 self._want(source)

@@ -1,4 +1,4 @@
-/** The dispatcher beside Backbone.Events itself: the same calls give the same callbacks. */
+/** The dispatcher compared with Backbone.Events: the same calls lead to the same callbacks. */
 import assert from "node:assert/strict";
 import { describe, it, mock } from "node:test";
 import Backbone from "backbone";
@@ -130,7 +130,7 @@ describe("Dispatcher as Backbone.Events", () => {
 });
 
 describe("Dispatcher where it differs on purpose", () => {
-  it("goes on after a callback that throws, and reports it", () => {
+  it("continues after a callback that throws, and reports it", () => {
     const reported = mock.method(console, "error", () => {});
     const called = [];
     new Dispatcher()
@@ -152,7 +152,7 @@ describe("Dispatcher where it differs on purpose", () => {
 });
 
 describe("Dispatcher with real Backbone objects", () => {
-  it("lets go of an object when the last handler there is gone, and not before", () => {
+  it("forgets an object when the last handler there is removed, and not before", () => {
     const bus = new Dispatcher();
     const other = new Dispatcher();
     const off = mock.method(other, "off");
@@ -177,7 +177,7 @@ describe("Dispatcher with real Backbone objects", () => {
     assert.equal(keeps(), true);
   });
 
-  it("lets go of a dispatcher that has removed its handlers, and not before", () => {
+  it("forgets a dispatcher that has removed its handlers, and not before", () => {
     const f = () => {};
     for (const listen of ["listenTo", "listenToOnce"]) {
       for (const [names, rest, ...off] of [["a", false], ["all", false, "all"], ["a b", false, "a b"], ["a b", true, "a"], ["a b", false, null, f], ["a b", false, { a: f, b: f }], ["a", true, "a", () => {}]]) {

@@ -152,7 +152,7 @@ describe("the user's own topics, by users.me", () => {
     assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: `${own}#` });
   });
 
-  it("publishes, replays and tells of gaps and refusals by that name", async () => {
+  it("publishes, replays and reports gaps and refusals by that name", async () => {
     const reports = [];
     const had = [];
     open({ resync() {} }).on("users.me.#", (data, { topic, replayed }) => had.push([topic, data, replayed]));
@@ -184,7 +184,7 @@ describe("the user's own topics, by users.me", () => {
     assert.deepEqual(requests, [{ pattern: "users.ben.a" }, { pattern: `${own}a` }]);
   });
 
-  it("is nobody's for a client without a token: the gateway refuses it", async () => {
+  it("is refused by the gateway for a client without a token", async () => {
     open().on("users.me.#", () => {});
     await gateway.welcome({ user: "anonymous" });
     assert.deepEqual(await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no", retry: false } }), { pattern: "users.me.#" });
@@ -317,7 +317,7 @@ describe("subscribing", () => {
     assert.deepEqual(gateway.requests, []);
   });
 
-  it("ends a subscription that a new token no longer grants, tells it once, and asks again only with the next token", async () => {
+  it("ends a subscription that a new token no longer grants, reports it once, and asks again only with the next token", async () => {
     const errors = [];
     open({ token: () => "t" }).on("a", () => {}).on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
     await gateway.welcome();
@@ -353,7 +353,7 @@ describe("subscribing", () => {
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "lost" });
   });
 
-  it("asks again for what the gateway cannot decide, by itself and after a growing pause, while its other requests go on", async () => {
+  it("asks again for what the gateway cannot decide, by itself and after a growing pause, while its other requests continue", async () => {
     const reports = [];
     open().on("a", () => {}).on("b", () => {}).on("delivery:error", ({ error }) => reports.push(error.code));
     const unsure = { code: "authorize_failed", message: "no", retry: true, action: "subscribe to", name: "a" };
@@ -370,7 +370,7 @@ describe("subscribing", () => {
     assert.deepEqual(reports, []);
   });
 
-  it("does not ask again for what nobody wants any more, and leaves no timer", async () => {
+  it("does not ask again for a pattern without handlers, and leaves no timer", async () => {
     const timers = countTimers();
     open().on("a", () => {}).on("b", () => {});
     const error = { code: "authorize_failed", message: "no", retry: true };
@@ -387,7 +387,7 @@ describe("subscribing", () => {
     assert.deepEqual([gateway.requests, timers.pending.size], [[], 0]);
   });
 
-  it("brings a fresh token when the gateway asks for one, and tells when it cannot", async () => {
+  it("brings a fresh token when the gateway asks for one, and reports when it cannot", async () => {
     const tokens = ["first", "second"];
     open({ token: () => tokens.shift() ?? Promise.reject(new Error("signed out")) });
     const failure = new Promise((resolve) => gate.once("delivery:error", ({ error }) => resolve(error.code)));
@@ -458,7 +458,7 @@ describe("dispatching", () => {
     assert.deepEqual(seen, [traceparent, "ana", undefined, undefined]);
   });
 
-  it("goes on after a handler that throws, and reports it", async () => {
+  it("continues after a handler that throws, and reports it", async () => {
     mock.method(console, "error", () => {});
     const errors = [];
     open().on("a", () => {
@@ -563,7 +563,7 @@ describe("a client that comes back, with handlers that want the newest alone", (
     assert.equal(gate.state.offset, 109);
   });
 
-  it("get what is held before a gap is told", async () => {
+  it("get what is held before a gap is reported", async () => {
     const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")) && gate.on("delivery:gap", record("gap")));
     missed("price.a", 102);
     gateway.emit("gap", { patterns: ["price.*"], from: 103, to: 104, count: 2, bytes: 1, reason: "trimmed", recoverable: false });
@@ -619,7 +619,7 @@ describe("the past", () => {
     await acknowledged;
   });
 
-  it("begins at the end of the log where it asks for what is behind that, also on the next connection", async () => {
+  it("begins at the end of the log where it asks for what is after that, also on the next connection", async () => {
     open().subscribe("a", { since: { offset: 500 } }, () => {});
     await gateway.welcome();
     gate.subscribe("b", { since: { offset: 600 } }, () => {});
@@ -648,7 +648,7 @@ describe("the past", () => {
     assert.deepEqual([await gateway.answer("subscribe", 1), await gateway.answer("subscribe", 2)].map(({ since }) => since), [{ time: 1000 }, { last: 5 }]);
   });
 
-  it("goes on for the first handler when a second one asks from elsewhere meanwhile, and goes back for the second", async () => {
+  it("continues for the first handler when a second one asks from elsewhere in the meantime, and goes back for the second", async () => {
     await up();
     gate.subscribe("a", { since: { offset: 50 } }, record("first"));
     await gateway.answer("subscribe", 1);
@@ -670,7 +670,7 @@ describe("the past", () => {
     assert.deepEqual(calls.map(([, , offset]) => offset), [60, 101, 102]);
   });
 
-  it("goes on where it stopped, when its pattern was ended before its request had an answer", async () => {
+  it("continues where it stopped, when its pattern was ended before its request had an answer", async () => {
     open().on("b", () => {});
     await gateway.welcome();
     gate.subscribe("a", { since: { offset: 50 } }, record("a"));
@@ -758,7 +758,7 @@ describe("connection", () => {
     assert.equal(gate.state.connection, "up");
   });
 
-  it("tells the gateway's own answer when long-polling is refused", async () => {
+  it("reports the gateway's own answer when long-polling is refused", async () => {
     const messages = [];
     open().on("connection:refused", ({ parts }, { delayMs }) => messages.push([parts.reason, delayMs]));
     const answers = [
@@ -836,7 +836,7 @@ describe("connection", () => {
     assert.deepEqual([reports[1].code, reports[1].delayMs, gate.status], ["origin_not_allowed", null, "refused"]);
   });
 
-  it("goes on trying when the network fails or the token cannot be had", async () => {
+  it("keeps trying when the network fails or there is no token", async () => {
     const refused = [];
     let fails = true;
     const token = () => (fails ? Promise.reject(new Error("no network")) : "t");
@@ -931,7 +931,7 @@ describe("connection", () => {
     assert.deepEqual(downs, [0]);
   });
 
-  it("tells bus and backpressure", async () => {
+  it("reports bus and backpressure", async () => {
     const notices = [];
     open().on("delivery:backpressure", (notice) => notices.push(notice));
     await gateway.welcome();
@@ -1029,7 +1029,7 @@ describe("connection", () => {
     assert.deepEqual([refused, gateway.connects.map(({ token }) => token)], [[["token_unavailable", true, "HTTP 502"]], ["t"]]);
   });
 
-  it("tells a refresh that failed, even if the token function threw nothing, and tries again", async () => {
+  it("reports a failed refresh, even if the token function threw nothing, and tries again", async () => {
     mock.method(Math, "random", () => 0);
     mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.now() });
     const now = Math.floor(Date.now() / 1000);
@@ -1193,7 +1193,7 @@ describe("connection", () => {
     assert.equal(subscription.status, "idle");
   });
 
-  it("leaves nothing behind when closed", async () => {
+  it("leaves no timer and no listener when closed", async () => {
     const timers = countTimers();
     const handler = mock.fn();
     const downs = [];
@@ -1263,7 +1263,7 @@ describe("a gate that a handler closes", () => {
 });
 
 describe("subscribe", () => {
-  it("leaves no listener and no status behind when its handlers are removed another way", async () => {
+  it("leaves no listener and no status when its handlers are removed another way", async () => {
     await up();
     const { signal } = new AbortController();
     const handler = () => {};
@@ -1408,7 +1408,7 @@ describe("the status", () => {
     assert.equal(gate.isUp, false);
   });
 
-  it("is one word from the first attempt to the end, and each change is told with its reason", async () => {
+  it("is one word from the first attempt to the end, and each change is reported with its reason", async () => {
     const changes = noted({ autoConnect: false });
     assert.equal(gate.status, "idle");
     gate.open();
@@ -1526,7 +1526,7 @@ describe("a busy page", () => {
     if (event.offset === 101) arrive();
   };
 
-  it("leaves when as much waits as it holds, dispatches all of it, and resumes behind it", async () => {
+  it("leaves when as much waits as it holds, dispatches all of it, and resumes after it", async () => {
     const notices = [];
     open({ inboxLimit: 3 }).on("a", busyAt101(record, () => {
       for (const offset of [102, 103, 104, 105]) gateway.event("a", null, offset);
@@ -1592,7 +1592,7 @@ describe("gaps", () => {
     await gateway.welcome();
   }
 
-  it("are repaired from the log, page by page, and it is told when", async () => {
+  it("are repaired from the log, page by page, and the end is reported", async () => {
     const got = [];
     await openDropping({}, (data, { offset, replayed }) => got.push([data, offset, replayed]));
     gateway.emit("gap", GAP);
@@ -1653,7 +1653,7 @@ describe("gaps", () => {
     gateway.emit("gap", GAP);
     await gateway.answer("replay", { ok: true, events: [["a.b", "lost", meta(102)], ["a.b", "kept", meta(101)]], next: null });
     await gateway.until(() => reports.length === 2);
-    // It resumes from 100, which both logs have, so the gateway has nothing to tell it.
+    // It resumes from 100, which both logs have, so the gateway has nothing to report.
     gateway.cut();
     gate.open();
     await gateway.welcome({ resumed: true, from: { epoch: "e2", offset: 100 }, epoch: "e2" }, 2);
@@ -1670,7 +1670,7 @@ describe("gaps", () => {
     ["cursor", () => gateway.emit("cursor", { epoch: "e2", offset: 103 })],
   ])) {
     for (const epoch of ["e1", "e2"]) {
-      it(`are told again ${epoch === "e2" ? "" : "not "}where a repaired one does not come before the next ${by} of a log that goes on in ${epoch}`, async () => {
+      it(`are reported again ${epoch === "e2" ? "" : "not "}where a repaired one does not come before the next ${by} of a log that continues in ${epoch}`, async () => {
         await openDropping();
         gateway.emit("gap", GAP);
         await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(102)], ["a.b", 2, meta(101)]], next: null });
@@ -1975,7 +1975,7 @@ describe("iterating", () => {
     await gateway.answer("unsubscribe");
   });
 
-  it("is bounded, and tells which events it discarded", async () => {
+  it("is bounded, and reports which events it discarded", async () => {
     const gaps = [];
     open().on("delivery:gap", (gap) => gaps.push([gap.count, gap.from, gap.to, gap.where]));
     const iterator = events(gate, "a", { limit: 2 });
@@ -2016,7 +2016,7 @@ describe("iterating", () => {
     await assert.rejects(thrown.throw(new Error("mine")), { message: "mine" });
   });
 
-  it("throws a refusal into the loop, behind the events that have come", async () => {
+  it("throws a refusal into the loop, after the events that have come", async () => {
     open().on("delivery:error", () => {});
     const refusal = { code: "forbidden", message: "not allowed", retry: false };
     const iterator = events(gate, "a");

@@ -17,7 +17,7 @@ let resyncs;
 
 const record = (_data, { offset }) => seen.push(offset);
 
-/** The log goes on after `end` in another epoch, and the client is notified that it saw more. */
+/** The log continues after `end` in another epoch, and the client is notified that it saw more. */
 const rolledBack = (end, to, epoch) =>
   gateway.emit("gap", { patterns: ["a"], from: end + 1, to, count: to - end, bytes: 0, reason: "rolled_back", recoverable: false, epoch });
 
@@ -56,7 +56,7 @@ afterEach(() => {
   mock.restoreAll();
 });
 
-describe("a log that goes on in another epoch", () => {
+describe("a log that continues in another epoch", () => {
   beforeEach(async () => {
     gate.on("a", record);
     await begin();
@@ -81,7 +81,7 @@ describe("a log that has lost its end", () => {
     seen = [];
   });
 
-  it("is told, and what comes above its end is new, though these offsets were seen", async () => {
+  it("is reported, and what comes above its end is new, although these offsets were seen", async () => {
     const reported = [];
     gate.on("delivery:gap", (gap) => reported.push(gap));
     rolledBack(103, 106, "e2");
@@ -114,7 +114,7 @@ describe("a repair, while the log loses its end,", () => {
 
   const gap = (from, to, count) => gateway.emit("gap", { ...OVERFLOW, from, to, count });
 
-  it("is given up if it reaches above that, and told as lost", async () => {
+  it("is given up if it reaches above that, and reported as lost", async () => {
     gap(101, 104, 4);
     await gateway.answer("replay", page([101], 102));
     await gateway.until(() => gateway.requests.length === 1, "the next page");
@@ -126,7 +126,7 @@ describe("a repair, while the log loses its end,", () => {
     assert.deepEqual(gateway.requests, []);
   });
 
-  it("goes on when another epoch is all that there is to tell", async () => {
+  it("continues when another epoch is the only change", async () => {
     gap(101, 102, 2);
     await gateway.answer("replay", page([101], 102, "e2"));
     gateway.emit("cursor", { epoch: "e2", offset: 103 });
@@ -151,7 +151,7 @@ describe("a repair, while the log loses its end,", () => {
     assert.equal((await gateway.answer("replay", page([98]))).epoch, "e0");
   });
 
-  it("shows nothing of a lost log once that was told", async () => {
+  it("shows nothing of a lost log once the loss was reported", async () => {
     const replaying = gate.replay("a", { from: 98, to: 100 });
     await gateway.until(() => gateway.requests.length === 1, "a page");
     gateway.emit("gap", { ...OVERFLOW, from: null, to: null, count: null, reason: "log_lost", recoverable: false });

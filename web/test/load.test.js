@@ -261,7 +261,7 @@ describe("a load that fails", () => {
     assert.deepEqual(calls, ["reset 1", "reset 3"]);
   });
 
-  it("is repeated when reset throws, and goes on with the next event when apply does", async () => {
+  it("is repeated when reset throws, and continues with the next event when apply does", async () => {
     const reported = mock.method(console, "error", () => {});
     let isBad = true;
     const list = begin({
@@ -286,7 +286,7 @@ describe("a load that fails", () => {
     assert.deepEqual(reported.mock.calls.map(({ arguments: [error] }) => error.message), ["of apply"]);
   });
 
-  it("is told in the console where nothing else hears of it", async () => {
+  it("is reported in the console if it has no handler", async () => {
     const reported = mock.method(console, "error", () => {});
     await begun({ changed: undefined }, () => Promise.reject(new Error("503")));
     assert.equal(reported.mock.calls[0].arguments[0].message, "503");
@@ -333,7 +333,7 @@ describe("a load that has ended", () => {
     "has lost its gate": () => gate.close(),
   };
   for (const [how, end] of Object.entries(ends)) {
-    it(`takes no answer and leaves nothing behind when it ${how}`, async () => {
+    it(`takes no answer and leaves no handler when it ${how}`, async () => {
       const leaving = new AbortController();
       const list = await begun({ signal: leaving.signal });
       end(list, leaving);

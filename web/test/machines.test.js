@@ -96,7 +96,7 @@ describe("a connection", () => {
 });
 
 describe("a subscription", () => {
-  it("is told of the end of a connection in each state, and never forgotten while the gateway may have it", () => {
+  it("takes the end of a connection in each state, and is never forgotten while the gateway may have it", () => {
     assert.deepEqual(lacking(SUBSCRIPTION, "disconnect"), []);
     assert.deepEqual(lacking(SUBSCRIPTION, "release"), ["idle", "requested", "active", "changed", "releasing"]);
   });

@@ -86,7 +86,7 @@ export class World {
   settle = settle;
 }
 
-/** The tree of everything that was ever logged. An event is named by its epoch and offset; an epoch goes on where another ended. */
+/** The tree of everything that was ever logged. An event is named by its epoch and offset; an epoch continues where another ended. */
 export class Lines {
   /** Epoch → the epoch before it and the last offset that both share; none: it began a log. @type {Map<string, { epoch: string, end: number } | null>} */
   #before = new Map();
@@ -203,7 +203,7 @@ export class Log {
     return { ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch: this.epoch };
   }
 
-  /** Return where a client goes on that resumes from a position, if it can, and what its welcome says of that. */
+  /** Return where a client that resumes from a position continues, if it can, and what its welcome says about that. */
   resume(resume) {
     const { epoch, head } = this;
     const end = resume && this.endOf(resume.epoch);
@@ -563,7 +563,7 @@ class ModelGateway extends Log {
     this.#emit("cursor", { epoch: this.epoch, offset: this.head });
   }
 
-  /** Another Redis process goes on with the log, without the last events of it. @param {number} without */
+  /** Another Redis process continues the log, without its last events. @param {number} without */
   roll(without) {
     this.relieve();
     const was = this.head;
@@ -638,11 +638,11 @@ export const matches = (pattern, topic) => pattern === "*" || pattern === "#" ||
 /**
  * Received or reported: the events that one pattern's handler sees, compared with the log.
  *
- * - Each event of the line comes once, or a gap has told that it will not, or, for a handler that wants the newest, a newer one of its topic comes.
+ * - Each event of the line comes once, or a gap has reported that it will not, or, for a handler that wants the newest, a newer one of its topic comes.
  * - Events come in the order of the line, where the pattern has asked for no past and lets go of none.
  * - Nothing comes from before the position that the pattern has asked for.
- * - What was shown and is no longer on the line is told before anything of the other line, and never shown after that.
- * - Each position that a CONNECT resumes from is true: what lies before it was received or told, what lies above it was not shown.
+ * - What was shown and is no longer on the line is reported before anything of the other line, and never shown after that.
+ * - Each position that a CONNECT resumes from is true: what lies before it was received or reported, what lies above it was not shown.
  */
 export class Oracle {
   #seen = new Set();
@@ -708,7 +708,7 @@ export class Oracle {
     if (reason === "upstream") this.#fail("told of a loss by a gateway that has reported none");
     if (reason === "overflow" && !patterns.includes(this.pattern)) return;
     if (reason === "rolled_back" && !covers.length) this.#fail("told of a log that has lost nothing");
-    // The client may ask for a pattern before it hears of an older gap, and takes it for one that the gap left out nothing of.
+    // The client may ask for a pattern before it gets an older gap, and assumes that the gap left out nothing of it.
     const overtaken = "*" in this.gateway.acknowledged || "#" in this.gateway.acknowledged;
     if (lost && reason === "overflow" && !overtaken && covers.every((id) => this.#seen.has(id))) this.#fail("told of a loss that there is not");
     for (const id of covers) {
@@ -734,7 +734,7 @@ export class Oracle {
     this.#shown.set(epoch, Math.max(offset, this.#shown.get(epoch) ?? 0));
   }
 
-  /** The client is at a position. What a repair had brought below it is on the line, or was told as gone. */
+  /** The client is at a position. What a repair had brought below it is on the line, or was reported as lost. */
   #pass(position) {
     for (const id of this.#ahead) {
       const at = positionOf(id);

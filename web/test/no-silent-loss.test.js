@@ -1,6 +1,6 @@
 /**
  * Received or reported: the whole client through random histories of cuts, stalls, overflows, refused and failing tokens, drains, trimmed
- * and lost logs, logs that lose their end or go on in another epoch, pasts that overlap, and repairs. HEADGATE_HISTORIES sets how many (`make fuzz`:
+ * and lost logs, logs that lose their end or continue in another epoch, pasts that overlap, and repairs. HEADGATE_HISTORIES sets how many (`make fuzz`:
  * 100,000), HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
@@ -50,7 +50,7 @@ async function history(seed) {
   const late = new Set();
   /** Those of patterns for which the page had no position when it was asked. */
   const early = new Set();
-  /** Errors that a handler would have to throw. The client reports those, and goes on. */
+  /** Errors that a handler would have to throw. The client reports those, and continues. */
   const faults = [];
   let badToken = false;
   let costMs = 0;
@@ -241,7 +241,7 @@ async function history(seed) {
 }
 
 describe("whatever happens, an event", () => {
-  it(`is received in order and once, or told, before anything later (${HISTORIES} histories)`, async () => {
+  it(`is received in order and once, or reported, before anything later (${HISTORIES} histories)`, async () => {
     const first = Number(process.env.HEADGATE_SEED ?? 1);
     const last = process.env.HEADGATE_SEED ? first : HISTORIES;
     // The first one in a process loads parts of the client, which takes real time, so it is not the same again.

@@ -268,7 +268,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     assert.ok(files.includes("headgate.notification-list.js") && !files.includes("headgate.live-collection.js"), String(files));
   });
 
-  it("goes on at a step that a table of states does not name, where the sources throw", async () => {
+  it("continues at a step that a table of states does not have, where the sources throw", async () => {
     for (const file of ["headgate.js", "headgate.cjs", "headgate.global.min.js"]) {
       const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
       assert.match(code, /"catch_up"|"planned"|restart:"requested"/, file);

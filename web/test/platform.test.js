@@ -180,7 +180,7 @@ describe("a platform without", () => {
     await live(connectTabs);
   });
 
-  it("Web Locks that are granted: the tab has a connection of its own", async () => {
+  it("Web Locks that are granted: the tab has a separate connection", async () => {
     const locks = { request: () => Promise.reject(new DOMException("not here", "SecurityError")), query: async () => ({}) };
     replace("navigator", { value: { locks } });
     // It waits for a tab that leads before it connects by itself.

@@ -68,7 +68,7 @@ describe("request", () => {
     await assert.rejects(request(gate, "orders.price", 1), { code: "disconnected", retry: true });
   });
 
-  it("is cancelled by its signal: rejected with the signal's reason at once, and the gateway is told", async () => {
+  it("is cancelled by its signal: rejected with the signal's reason at once, and the gateway is notified", async () => {
     const gateway = await begin();
     const control = new AbortController();
     const { answer, sent } = await asked(gateway, { signal: control.signal });
@@ -106,7 +106,7 @@ describe("request", () => {
     assert.equal(getEventListeners(signal, "abort").length, 0);
   });
 
-  it("refuses what is no name, no JSON, too large, or no option, before anything is sent", async () => {
+  it("refuses an invalid name, data that is not JSON or too large, and an unknown option, before anything is sent", async () => {
     const gateway = await begin();
     await assert.rejects(request(gate, "orders.*", 1), { code: "invalid_topic" });
     await assert.rejects(request(gate, "orders.price", undefined), { code: "not_serializable" });

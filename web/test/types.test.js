@@ -71,7 +71,7 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
   };
 
   for (const [compiler, compile] of Object.entries(COMPILERS)) {
-    it(`compiles by import and by require, and is told of its one mistake: ${compiler}`, { skip: compiler === "typescript-7" && !process.env.HEADGATE_NIGHTLY }, async () => {
+    it(`compiles by import and by require, except for its one mistake: ${compiler}`, { skip: compiler === "typescript-7" && !process.env.HEADGATE_NIGHTLY }, async () => {
       const [first, ...more] = (await compile()).filter((line) => / error TS\d+: /.test(line));
       assert.match(first, /wrong\.mts\(2,14\): error TS2322: /);
       assert.deepEqual(more, []);
@@ -139,7 +139,7 @@ describe("the declarations", async () => {
     assert.deepEqual(Object.fromEntries(declared), Object.fromEntries(listed));
   });
 
-  it("name each lifecycle event that the sources tell, and no other", async () => {
+  it("name each lifecycle event that the sources trigger, and no other", async () => {
     const reported = await Promise.all(
       (await readdir(join(WEB, "src"), { recursive: true })).filter((name) => name.endsWith(".js")).map(async (name) => (await readFile(join(WEB, "src", name), "utf8")).match(/(?<!ommit )"(connection|delivery|status|state|publish|presence|member|tabs):[a-z]+"/g) ?? []),
     );

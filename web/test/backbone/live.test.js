@@ -109,7 +109,7 @@ describe("LiveModel", () => {
     assert.deepEqual(order.attributes, { id: 42, version: 5, status: "newest" });
   });
 
-  it("can be told which attribute is the version", () => {
+  it("reads the version from the attribute that it was given", () => {
     const Revised = Order.extend({ versionAttribute: "rev" });
     const one = new Revised({ id: 1, rev: 2 }, { gate: feed, topic: "orders" });
     const two = new Order({ id: 2, rev: 2 }, { gate: feed, topic: "orders", versionAttribute: "rev" });
@@ -232,7 +232,7 @@ describe("LiveModel", () => {
     assert.deepEqual(calls, [["success", true], ["error"]]);
   });
 
-  it("fetches again only when events are gone for good, once for several gaps", async () => {
+  it("fetches again only when events are lost, once for several gaps", async () => {
     feed.acknowledges = true;
     const order = new Order({ id: 42 }, { gate: feed, topic: "orders", resyncSpreadMs: 5 });
     await settle();
@@ -311,7 +311,7 @@ describe("LiveModel and its id", () => {
     assert.equal(received("1"), 0);
   });
 
-  it("is told about where it is set, when it is no word", () => {
+  it("is reported where it is set, when it is not a word", () => {
     const reports = [];
     feed.on("delivery:error", ({ error }) => reports.push(error));
     const order = new Order({ status: "new" }, { gate: feed, topic: "orders" });
@@ -487,7 +487,7 @@ describe("LiveCollection", () => {
     assert.equal(orders.get(43), created);
   });
 
-  it("does not fetch by itself beside a creation, whose order the answer would bring a second time", async () => {
+  it("does not fetch by itself during a creation, whose order the answer would bring a second time", async () => {
     feed.acknowledges = true;
     const orders = new Orders([{ id: 1 }], { gate: feed });
     orders.create({ status: "new" });
@@ -515,7 +515,7 @@ describe("LiveCollection", () => {
     new Orders(null, { gate: feed, silent: true, mapping: null });
   });
 
-  it("fetches again when events are gone for good", async () => {
+  it("fetches again when events are lost", async () => {
     feed.acknowledges = true;
     const orders = new Orders(null, { gate: feed, resyncSpreadMs: 1 });
     await settle();
@@ -625,7 +625,7 @@ describe("NotificationList", () => {
     assert.deepEqual([list.unread, list.status], [6, "current"]);
   });
 
-  it("has what its inbox shows already, keeps models, and follows no more when it is told so", () => {
+  it("has what its inbox shows already, keeps models, and stops following on unfollow", () => {
     const inbox = played();
     inbox.show([item(1)], 1);
     const list = new NotificationList([], { inbox });
@@ -763,7 +763,7 @@ describe("what is fetched before the subscription is acknowledged", () => {
     assert.deepEqual(requests.map(({ options }) => options.data?.page), [2, undefined, 2]);
   });
 
-  it("is remembered up to a limit, and it is told when that is reached", async () => {
+  it("is remembered up to a limit, and reaching it is reported", async () => {
     const orders = new Shop([], { gate });
     for (let page = 1; page <= 110; page++) {
       orders.fetch({ remove: false, data: { page } });
@@ -890,7 +890,7 @@ describe("what is fetched before the subscription is acknowledged", () => {
     assert.deepEqual(shown(orders), [1, 2]);
   });
 
-  it("is told in the console when it cannot be fetched, and later events still come", async () => {
+  it("is reported in the console when it cannot be fetched, and later events still come", async () => {
     const Nowhere = LiveCollection.extend({ topic: "orders" });
     const orders = new Nowhere([{ id: 1 }], { gate });
     await letIn();

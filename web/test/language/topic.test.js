@@ -51,7 +51,7 @@ describe("users' names, by the vectors that Python reads too", () => {
     for (const [name, word] of users.words) assert.equal(userWord(name), word, JSON.stringify(name));
   });
 
-  it("refuses what is no name with a reason", () => {
+  it("refuses an invalid name with a reason", () => {
     for (const name of [...users.refused, null, 7, undefined]) {
       assert.throws(() => userWord(name), (error) => error.code === "invalid_request" && error.parts.reason.startsWith("user: "), JSON.stringify(name));
     }

@@ -76,7 +76,7 @@ describe("notices", () => {
     [protocol.WELCOME]: "connection:up",
   };
   for (const { name, message, answer } of golden.notices) {
-    it(`are told or kept: ${name}`, async () => {
+    it(`are reported or kept: ${name}`, async () => {
       const gateway = await open();
       const [kind, body] = message;
       const reported = [];
@@ -102,7 +102,7 @@ describe("notices", () => {
   }
 });
 
-/** Return the gateway's words in an error, which begins with them and goes on with the cure. */
+/** Return the gateway's words in an error, which begins with them and continues with the cure. */
 const saidBy = ({ message }, words) => (message.startsWith(`${words.replace(/\.$/, "")}. `) ? words : message);
 
 describe("requests", () => {
@@ -161,7 +161,7 @@ describe("CONNECT", () => {
   }
 
   for (const { name, data } of golden.refusals) {
-    it(`is told why it was refused: ${name}`, async () => {
+    it(`gets the reason of its refusal: ${name}`, async () => {
       const gateway = new FakeGateway();
       gate = connect("http://gateway.test", { io: gateway.io });
       const reported = [];
@@ -183,7 +183,7 @@ describe("docs/protocol.md", () => {
     const codes = [...errors.matchAll(/^ {4}code = "(\w+)"|new HeadgateError\("(\w+)"/gm)].map(([, python, script]) => python ?? script);
     const browser = ["disconnected", "timeout", "closed", "token_unavailable", "unreachable", "refused"];
     assert.ok(codes.length >= 14);
-    // Of a process that does not start; no client hears of it.
+    // Of a process that does not start; no client gets it.
     const reported = codes.filter((code) => code !== "invalid_settings");
     const names = Object.values(protocol).flat().filter((name) => typeof name === "string");
     for (const name of [...reported, ...browser, ...names]) assert.match(page, new RegExp(`\`${name}\\b`), name);

@@ -6,7 +6,7 @@ import { byConvention, isStale } from "../../src/live/rules.js";
 describe("byConvention", () => {
   const change = (prefix, topic, data) => byConvention(prefix)({ topic, data });
 
-  it("reads id and verb behind the prefix", () => {
+  it("reads id and verb after the prefix", () => {
     const data = { a: 1 };
     assert.deepEqual(change("orders", "orders.42.created", data), { op: "upsert", id: "42", attributes: data });
     assert.deepEqual(change("shop.orders", "shop.orders.42.shipped", data), { op: "merge", id: "42", attributes: data });

@@ -83,7 +83,7 @@ export class OutboxWorld {
     }
   }
 
-  /** Others publish. A client hears of all but the last of it. @param {number} times */
+  /** Others publish. A client learns of all but the last event. @param {number} times */
   others(times) {
     for (let n = 0; n < times; n++) {
       for (const tab of this.tabs) if (tab.status === "live" && tab.state.epoch === this.epoch) tab.state = { ...tab.state, offset: this.head };
@@ -91,14 +91,14 @@ export class OutboxWorld {
     }
   }
 
-  /** Another Redis goes on with the log, without its last events. @param {number} end */
+  /** Another Redis continues the log, without its last events. @param {number} end */
   roll(end) {
     const { log, head, epoch } = this;
     this.#turn({ log: log.filter(({ offset }) => offset <= end), head: Math.min(head, end), epoch: `e${++this.#epochs}` });
     this.#before = { log, head, epoch };
   }
 
-  /** The Redis before goes on with its own log, in its own epoch. */
+  /** The previous Redis continues its own log, in its own epoch. */
   goBack() {
     if (!this.#before) return;
     const { log, head, epoch } = this;
@@ -239,7 +239,7 @@ export class ModelTab {
   /** Notices of other epochs on their way. */
   notices = {};
 
-  /** The log is in another epoch, or may be. A notice says where it goes on. */
+  /** The log is in another epoch, or may be. A notice says where it continues. */
   turned() {
     if (this.status !== "live") return;
     const { epoch, head } = this.world;
@@ -254,7 +254,7 @@ export class ModelTab {
     });
   }
 
-  /** The process of the page ends. Nothing of it goes on but its sent messages and its storage's operations. */
+  /** The process of the page ends. Only its sent messages and its storage's operations continue. */
   kill() {
     const { world } = this;
     this.isAlive = false;

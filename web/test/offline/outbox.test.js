@@ -203,7 +203,7 @@ describe("an outbox", () => {
     assert.deepEqual([await receipt, ids()], [{ epoch: "e", offset: 1, duplicate: true }, ["x"]]);
   });
 
-  it("counts events from where the log stood, however far behind the page was", async () => {
+  it("counts events from where the log stood, however far the page lagged", async () => {
     const { world, tab, outbox, connect, cut, ids } = page();
     world.head = 100_000;
     tab.connect("ana");
@@ -217,7 +217,7 @@ describe("an outbox", () => {
     assert.deepEqual([(await receipt).duplicate, ids()], [true, ["x"]]);
   });
 
-  it("sends again under the same id what the log has lost with its end, and tells the new receipt", async () => {
+  it("sends again under the same id what the log has lost with its end, and reports the new receipt", async () => {
     const { tab, outbox, notices, run, roll, ids } = page();
     tab.connect("ana");
     const receipts = ["x", "y"].map((id) => outbox.publish("a.b", 1, { id }));
@@ -366,7 +366,7 @@ describe("an outbox", () => {
 });
 
 describe("an outbox that discards", () => {
-  it("tells each publisher, sends nothing of it, and takes the next publish", async () => {
+  it("notifies each publisher, sends nothing of it, and takes the next publish", async () => {
     const { outbox, reported, connect, ids } = page();
     const gone = ["x", "y"].map((id) => assert.rejects(outbox.publish("a.b", 1, { id }), { code: "discarded", retry: false, parts: { id, topic: "a.b", reason: "discarded" } }));
     await outbox.discard();
@@ -585,7 +585,7 @@ async function history(seed) {
 }
 
 describe("outboxes of pages that are killed, cut off and reloaded at every step", () => {
-  it("put in the log once what they tell as published, and tell everything that they have kept", async () => {
+  it("put in the log once what they report as published, and report everything that they have kept", async () => {
     const words = new Set();
     const seeds = process.env.HEADGATE_SEED ? [Number(process.env.HEADGATE_SEED)] : Array.from({ length: HISTORIES }, (_, seed) => seed);
     for (const seed of seeds) {

@@ -74,7 +74,7 @@ describe("presence", () => {
     assert.equal(room.status, "live");
   });
 
-  it("enters, shows who is there, and tells who comes, changes and leaves", async () => {
+  it("enters, shows the members, and reports who joins, changes and leaves", async () => {
     const { gateway, room, reports } = await begin({ meta: { atDoor: true, the_key: 1 } });
     assert.equal(room.status, "loading");
     const body = await answer(gateway, part([wire("ann"), wire("ben", 2, { the_key: 1 })]));
@@ -110,7 +110,7 @@ describe("presence", () => {
     assert.equal(room.get("dan").connections, 3);
   });
 
-  it("reads the set anew after a hole, a reset or another copy, and tells only what differs", async () => {
+  it("reads the set again after a missing difference, a reset or another copy, and reports only what differs", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     const { gateway, room, reports } = await begin({ enter: false });
     await answer(gateway, part([wire("ann"), wire("ben")], 5));

@@ -29,14 +29,14 @@ describe("Cursor", () => {
     assert.deepEqual([cursor.resume(), cursor.state()], [{ epoch: "e", offset: 0 }, "resuming"]);
   });
 
-  it("goes on from the position of an earlier page", () => {
+  it("continues from the position of an earlier page", () => {
     cursor = createCursor({ epoch: "e", offset: 7 }, replays);
     assert.deepEqual(cursor.resume(), { epoch: "e", offset: 7 });
     welcome("e", 9, true);
     assert.deepEqual([7, 8].map((offset) => seen(offset, replayed)), [false, true]);
   });
 
-  it("is catching up from the welcome that resumes until it is told or sees that it is live", () => {
+  it("is catching up from the welcome that resumes until a cursor or a live event", () => {
     const states = [];
     cursor = createCursor(undefined, replays);
     cursor.watch(() => states.push(cursor.state()));
@@ -114,7 +114,7 @@ describe("Cursor", () => {
     assert.equal(cursor.position().offset, 51);
   });
 
-  it("does not take a past for over that a broken connection has interrupted, though new events come before it goes on", () => {
+  it("does not end a past that a broken connection has interrupted, even if new events come before it continues", () => {
     welcome("e", 50);
     replays.expect("p", { last: 5 });
     assert.equal(who(40, replayed), "p");
@@ -199,7 +199,7 @@ describe("Cursor", () => {
     assert.deepEqual(expected(), [["p", { epoch: "f", offset: 5 }]]);
   });
 
-  it("goes on after what came of each past that the welcome has acknowledged", () => {
+  it("continues after what came of each past that the welcome has acknowledged", () => {
     for (const pattern of ["p", "q"]) replays.expect(pattern, { offset: 40 });
     welcome("e", 50);
     for (const pattern of ["p", "q"]) replays.acknowledge(pattern, 50, undefined, true);
@@ -227,7 +227,7 @@ describe("Cursor", () => {
     assert.deepEqual([who(1, replayed), lost], ["", ["p", "q"]]);
   });
 
-  it("keeps the old position until the gap of another log is told, and then takes anything first", () => {
+  it("keeps the old position until the gap of another log was dispatched, and then takes anything first", () => {
     welcome("e", 50);
     cursor.resume();
     welcome("f", 9, false);
@@ -238,7 +238,7 @@ describe("Cursor", () => {
     assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
   });
 
-  it("forgets an announced log whose gap was not told when the next attempt begins", () => {
+  it("forgets an announced log whose gap was not dispatched when the next attempt begins", () => {
     welcome("e", 50);
     cursor.resume();
     welcome("f", 9, false);

@@ -291,7 +291,7 @@ describe("headgate/vue", () => {
     assert.deepEqual(await gateway.answer("presence"), { topic: "rooms.8", act: "leave" });
   });
 
-  it("enters nothing where it only watches, whatever its meta is, and says what it is told to", async () => {
+  it("does not enter where it only watches, whatever its meta is, and enters on update", async () => {
     const { gateway, gate } = begin();
     const options = ref({ enter: false, meta: 1 });
     const { scope, made } = scoped(gate, () => vue.usePresence("rooms.7", options));
@@ -326,7 +326,7 @@ describe("headgate/vue", () => {
     scope.stop();
   });
 
-  it("keeps a collection live, and loads it again when it is told to", async () => {
+  it("keeps a collection live, and loads it again on reload", async () => {
     const { gateway, gate } = begin();
     const answers = [[{ id: 1 }], [{ id: 1 }], []];
     const { scope, made } = scoped(gate, () => vue.useLiveCollection("orders", { load: () => answers.shift() }));
@@ -360,14 +360,14 @@ describe("headgate/svelte", () => {
     await gateway.answer("unsubscribe");
   });
 
-  it("gives what a store has already to one that comes later, and to one that only looks", async () => {
+  it("gives the present snapshot to a later subscriber, and to one that reads it once", async () => {
     const { gateway, gate } = begin();
     const status = svelte.readable(statusStore(gate));
     await gateway.letIn();
     assert.equal(get(status), "live");
   });
 
-  it("subscribes nothing for a server, which looks and leaves", async () => {
+  it("subscribes nothing for a server, which subscribes and leaves in one turn", async () => {
     const { gateway, gate } = begin();
     await gateway.welcome();
     assert.deepEqual(get(svelte.readable(eventsStore(gate, "a.*"))).events, []);

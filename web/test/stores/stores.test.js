@@ -42,7 +42,7 @@ async function happen(gateway, ...event) {
 const topics = (store) => store.getSnapshot().events.map(({ topic }) => topic);
 
 describe("a store of events", () => {
-  it("holds the events of its pattern, oldest first, and tells once for all of one turn", async () => {
+  it("holds the events of its pattern, oldest first, and notifies once for all of one turn", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*");
     const reports = await follow(store, gateway);
@@ -58,7 +58,7 @@ describe("a store of events", () => {
     assert.equal(reports.count, count + 1, "nothing of another pattern is told");
   });
 
-  it("looks at its own subscription when that changes, and not when another's does", async () => {
+  it("reads its own subscription when that changes, and not when another one does", async () => {
     const { gateway, gate } = begin();
     await gateway.welcome();
     const looks = mock.method(gate, "_standing");
@@ -131,7 +131,7 @@ describe("a store of events", () => {
     assert.deepEqual(gateway.requests, []);
   });
 
-  it("puts events that a repair brings in their place, and counts those that are lost", async () => {
+  it("inserts repaired events by their offsets, and counts lost ones", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*", { overflow: "drop" });
     listen(store);
@@ -152,7 +152,7 @@ describe("a store of events", () => {
     assert.equal(store.getSnapshot().missed, 1, "the gap of another pattern is not its own");
   });
 
-  it("leaves out the events that the log has lost, and goes on with those in their place", async () => {
+  it("removes the events that the log has lost, and continues with those that replace them", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*");
     listen(store);
@@ -165,7 +165,7 @@ describe("a store of events", () => {
     assert.equal(store.getSnapshot().gap.reason, "rolled_back");
   });
 
-  it("puts the events of another log behind those of the one that was lost", async () => {
+  it("appends the events of another log to those of the lost one", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*");
     listen(store);
@@ -204,7 +204,7 @@ describe("a store of events", () => {
     assert.equal(later.getSnapshot().error.code, "unauthorized");
   });
 
-  it("tells a listener nothing more once it was ended, by another listener too", async () => {
+  it("does not notify a listener that has ended, also by another listener", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*");
     const ended = mock.fn();
@@ -215,7 +215,7 @@ describe("a store of events", () => {
     assert.equal(ended.mock.callCount(), 0);
   });
 
-  it("tells its other listeners though one throws", async () => {
+  it("notifies its other listeners if one throws", async () => {
     const { gateway, gate } = begin();
     const reported = mock.method(console, "error", () => {});
     const store = eventsStore(gate, "a.*");
@@ -336,7 +336,7 @@ describe("a store of a live collection", () => {
     assert.equal(store.getSnapshot().status, "current");
   });
 
-  it("says that a load failed, keeps what it has, and loads again when it is told to", async () => {
+  it("reports that a load failed, keeps its items, and loads again on reload", async () => {
     const { gateway, gate } = begin();
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load, initial: [{ id: 1 }] });
@@ -405,7 +405,7 @@ describe("a store of a live collection", () => {
     assert.equal(items(store)[0].bad, undefined);
   });
 
-  it("is behind for good where items came with the page and nothing loads them", async () => {
+  it("stays behind where items came with the page and nothing loads them", async () => {
     const { gateway, gate } = begin();
     const store = collectionStore(gate, "orders", { initial: [{ id: 1 }] });
     await follow(store, gateway);
@@ -440,7 +440,7 @@ describe("a store of a live collection that publishes", () => {
     }
   });
 
-  it("takes a change back that is refused, and rejects with the error", async () => {
+  it("undoes a refused change, and rejects with the error", async () => {
     const { gateway, store } = await begun();
     const refused = [store.publish("orders.2.created", { n: 5 }), store.publish("orders.1.deleted", null)];
     const rejected = refused.map((each) => assert.rejects(each, { code: "forbidden" }));
@@ -462,7 +462,7 @@ describe("a store of a live collection that publishes", () => {
     for (let nth = 0; nth <= 1000; nth++) await store.publish("orders.1.updated", { n: nth });
   });
 
-  it("shows nothing of what is not its own, and refuses what is too much", async () => {
+  it("shows no change of another pattern, and refuses too many publishes", async () => {
     const { gateway, store } = await begun();
     store.publish("others.1.updated", { n: 9 }).catch(() => {});
     await settle();
@@ -597,7 +597,7 @@ describe("a store of presence", () => {
 });
 
 describe("a store of the status", () => {
-  it("is the gate's status, and tells each that it comes to rest in", async () => {
+  it("is the gate's status, and reports the last one of each turn", async () => {
     const { gateway, gate } = begin();
     const store = statusStore(gate);
     assert.equal(store.getServerSnapshot(), "idle");

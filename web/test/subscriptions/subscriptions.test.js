@@ -23,7 +23,7 @@ describe("Subscriptions", () => {
     const { sent } = subscription;
     return { name, ...body, answer: (error) => subscription.answered(error, sent) };
   };
-  /** Refusals that the application hears of without asking the gateway. */
+  /** Refusals that are reported to the application without asking the gateway. */
   let reported = [];
   /** The wishes of the one handler that each pattern has here. */
   const wishes = new Map();
@@ -102,7 +102,7 @@ describe("Subscriptions", () => {
       subscriptions = createSubscriptions(undefined, (pattern, followed) => followed && missed.push(pattern));
     });
 
-    it("holds up no other pattern, tells nothing, and counts how often until it is active", () => {
+    it("delays no other pattern, reports nothing, and counts how often until it is active", () => {
       want("a");
       want("b");
       const [first, second] = [next(), next()];

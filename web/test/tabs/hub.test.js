@@ -126,7 +126,7 @@ describe("a hub and its tabs", () => {
     );
   });
 
-  it("begins behind the position of a tab, in its own patterns", async () => {
+  it("begins after the position of a tab, in its own patterns", async () => {
     const office = new Office();
     office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
     await office.welcome(8);
@@ -176,7 +176,7 @@ describe("a hub and its tabs", () => {
     assert.deepEqual([office.texts("one"), office.texts("two")], [[], []]);
   });
 
-  it("gives a tab that joins anew a whole window", async () => {
+  it("gives a tab that joins again a whole window", async () => {
     const office = await open({ one: ["a.#"] }, 4);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, "x".repeat(400_000));
     await office.join("one", ["a.#"], { epoch: "e1", offset: 3 });
@@ -185,7 +185,7 @@ describe("a hub and its tabs", () => {
     assert.deepEqual(office.texts("one"), ["a.x 4", "a.x 5", "a.x 6"], "the cursor of the welcome is the first of four");
   });
 
-  it("stops at a megabyte that a tab has not taken, and goes on at half of its window", async () => {
+  it("stops at an unacknowledged megabyte of a tab, and continues at half of its window", async () => {
     const office = await open({ one: ["a.#"] }, 8);
     const large = "x".repeat(600_000);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, large);
@@ -228,7 +228,7 @@ describe("a hub and requests", () => {
     assert.deepEqual([office.texts("one"), office.texts("two")], [[], ["a.x 1"]]);
   });
 
-  it("tells the tab that asked what the gateway refuses, and asks again for the next tab", async () => {
+  it("reports the gateway's refusal to the tab that asked, and asks again for the next tab", async () => {
     const office = await open({ one: [], two: [] });
     await office.ask("one", 1, "subscribe", { pattern: "a.#" });
     await office.answer({ ok: false, error: refusal });
@@ -251,7 +251,7 @@ describe("a hub and requests", () => {
     assert.equal(office.texts("three")[0][1].reply.error.code, "paused");
   });
 
-  it("lets a tab in and answers it where one pattern is refused for a passing reason: the tab asks again", async () => {
+  it("admits and answers a tab with one pattern that is refused for a passing reason, which the tab requests again", async () => {
     const unsure = { code: "authorize_failed", message: "no", retry: true };
     const office = new Office();
     office.join("one", ["a.#", "b.#"]);
@@ -305,14 +305,14 @@ describe("a hub and requests", () => {
     ]);
   });
 
-  it("hears nothing of a tab that has no lane", async () => {
+  it("ignores a tab without a lane", async () => {
     const office = await open({ one: ["a.#"] });
     office.hub.part("one");
     for (const tab of ["one", "unknown"]) office.hub.ask(tab, 1, "publish", { topic: "a.x", data: 1 });
     assert.deepEqual([office.requests, office.texts("one")], [[], []]);
   });
 
-  it("forgets what a tab has asked before it joins anew", async () => {
+  it("forgets the requests of a tab that joins again", async () => {
     const office = await open({ one: [] });
     office.hub.ask("one", 1, "subscribe", { pattern: "a.#" });
     await office.join("one", ["a.#"]);
@@ -358,7 +358,7 @@ describe("a hub at the gateway's limits", () => {
     assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern]), [["unsubscribe", "c"]]);
   });
 
-  it("tells a tab that is there which limit has no room, and forgets its patterns when it goes alone", async () => {
+  it("reports the exceeded limit to a tab, and forgets its patterns when it connects alone", async () => {
     const office = new Office();
     office.join("one", ["a", "b"]);
     office.join("two", ["c"]);
@@ -386,7 +386,7 @@ describe("a hub at the gateway's limits", () => {
 });
 
 describe("a hub and its connection", () => {
-  it("tells a tab in its welcome what the gateway has refused", async () => {
+  it("reports the gateway's refusals in the welcome of a tab", async () => {
     const office = new Office();
     office.join("one", ["a.#", "b.#"]);
     await office.welcome(3, { refused: ["b.#"] });
@@ -412,7 +412,7 @@ describe("a hub and its connection", () => {
     assert.deepEqual(office.hub.greeting().resume, { epoch: "e1", offset: 5001 });
   });
 
-  it("still has the latest messages when it has resumed at its own position, and none when it goes on elsewhere", async () => {
+  it("keeps the latest messages when it has resumed at its own position, and none when it continues elsewhere", async () => {
     const office = await open({ one: ["a.#"] });
     for (const offset of [1, 2, 3, 4, 5]) office.event("a.x", offset);
     office.hub.lost("cut");
@@ -433,7 +433,7 @@ describe("a hub and its connection", () => {
     assert.deepEqual(office.hub.greeting(), { resume: undefined, subscriptions: [{ pattern: "a.#", overflow: undefined, since: undefined }] });
   });
 
-  it("tells every tab of its end once, and sends nothing until they join again", async () => {
+  it("reports its end to every tab once, and sends nothing until they join again", async () => {
     const office = await open({ one: ["a.#"], two: ["a.#"], away: [] });
     office.hub.part("away");
     office.hub.lost("cut", 3);
@@ -449,7 +449,7 @@ describe("a hub and its connection", () => {
     assert.deepEqual(office.texts("one"), [["refused", { error: refusal }]]);
   });
 
-  it("passes on that the gateway is about to stop, and lets the tabs join again", async () => {
+  it("passes on that the gateway is about to stop, and the tabs join again", async () => {
     const office = await open({ one: ["a.#"] });
     office.hub.arrived("status", [{ moving: { reason: "deploy", within_s: 30 } }]);
     assert.deepEqual([office.moves, office.texts("one")], [[["deploy", 30]], []]);
@@ -460,7 +460,7 @@ describe("a hub and its connection", () => {
     assert.deepEqual([office.texts("one"), office.requests], [[], []]);
   });
 
-  it("tells a tab of the bus, also one that joins or goes on later", async () => {
+  it("reports the state of the bus to a tab, also to one that joins or continues later", async () => {
     const office = await open({ one: ["a.#"], slow: ["a.#"] }, 4);
     for (const offset of [1, 2, 3, 4]) {
       office.event("a.x", offset);
@@ -480,7 +480,7 @@ describe("a hub and its connection", () => {
     assert.equal(office.texts("two").filter(([name]) => name === "status").length, 0, "a gateway that welcomes has its link");
   });
 
-  it("tells tabs of new grants before it tells what these end, so that no tab asks again for that", async () => {
+  it("reports new grants before the subscriptions that they end, so that no tab requests these again", async () => {
     const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] }, 4);
     const ended = [{ pattern: "b.#", error: refusal }];
     office.hub.arrived("status", [{ ended, granted: true }]);
@@ -525,7 +525,7 @@ describe("a hub and the log", () => {
     assert.deepEqual(office.hub.greeting().resume, { epoch: "e1", offset: 9 });
   });
 
-  it("tells a tab the part of a gap that lies above it, for its own patterns", async () => {
+  it("reports to a tab the part of a gap above its position, for its own patterns", async () => {
     const office = new Office();
     office.join("low", ["a.#", "b.#"], { epoch: "e1", offset: 0 });
     office.join("high", ["a.#"], { epoch: "e1", offset: 6 });
@@ -538,12 +538,12 @@ describe("a hub and the log", () => {
     assert.deepEqual(office.texts("low"), [["gap", gap]]);
     assert.deepEqual(office.texts("high"), [["gap", { ...gap, from: 7, count: 2 }]]);
     assert.deepEqual([office.texts("beyond"), office.texts("other")], [[], []]);
-    // One that joins now hears of it too.
+    // A tab that joins now learns of it too.
     await office.join("late", ["a.#"], { epoch: "e1", offset: 5 });
     assert.deepEqual(office.texts("late").slice(1), [["gap", { ...gap, from: 6, count: 3 }]]);
   });
 
-  it("passes on that the log was lost, to each with its own patterns, and begins anew", async () => {
+  it("passes on that the log was lost, to each tab with its own patterns, and begins again", async () => {
     const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] });
     office.event("a.x", 1);
     for (const tab of ["one", "two"]) office.texts(tab);
@@ -558,12 +558,12 @@ describe("a hub and the log", () => {
     assert.equal(office.texts("three")[0][0], "welcomed");
     office.event("a.x", 1, "new");
     assert.deepEqual(office.texts("one"), [["cursor", { epoch: "e2", offset: 0 }], 'a.x "new"']);
-    // No tab goes on from a position in the old one.
+    // No tab continues from a position in the old one.
     await office.join("two", ["a.#", "b.#"], { epoch: "e1", offset: 1 });
     assert.deepEqual(office.texts("two").at(-1), ["behind", {}]);
   });
 
-  it("lets nobody go on here for whom something of the old log's end may be missing", async () => {
+  it("sends tabs away that may lack something of the old log's end", async () => {
     const office = await open({ one: ["a.#"], slow: ["a.#"], quiet: ["b.#"] }, 2);
     for (const offset of [1, 2]) {
       office.event("a.x", offset);
@@ -578,7 +578,7 @@ describe("a hub and the log", () => {
     assert.deepEqual(office.texts("one"), ['a.x "again"']);
   });
 
-  it("passes on another epoch in which nothing was lost, and sends a tab that is not level to the gateway", async () => {
+  it("passes on another epoch in which nothing was lost, and sends a tab at another position to the gateway", async () => {
     const office = await open({ one: ["a.#"], slow: ["a.#"] }, 2);
     for (const offset of [1, 2]) {
       office.event("a.x", offset);

@@ -208,7 +208,7 @@ async function history(seed) {
 }
 
 describe("whatever happens to tabs that share a connection, an event", () => {
-  it(`is received by each in order and once, or told, before anything later (${HISTORIES} histories)`, async () => {
+  it(`is received by each in order and once, or reported, before anything later (${HISTORIES} histories)`, async () => {
     const first = Number(process.env.HEADGATE_SEED ?? 1);
     const last = process.env.HEADGATE_SEED ? first : HISTORIES;
     for (let seed = first; seed <= last; seed++) {

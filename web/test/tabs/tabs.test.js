@@ -79,7 +79,7 @@ describe("tabs", () => {
     assert.equal(gates[0].tabs.role, "alone");
   });
 
-  it("have another leader and every event within a second after theirs hangs", async () => {
+  it("have another leader and every event within a second after their leader hangs", async () => {
     for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
     const seen = new Map(gates.map((gate) => [gate, []]));
     for (const [gate, offsets] of seen) gate.on("a.#", (_data, { offset }) => offsets.push(offset));
@@ -198,7 +198,7 @@ describe("tabs", () => {
     await until(() => gateway.clients.size === 1);
   });
 
-  it("are present again behind a broken connection, and tell nobody leaving", async () => {
+  it("are present again after a broken connection, and report no leaving", async () => {
     for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
     await until(live);
     const room = presence(gates[1], "rooms.7");
@@ -225,7 +225,7 @@ describe("tabs", () => {
     });
   }
 
-  it("with tokens that name nobody share where the application names the user", async () => {
+  it("with tokens that do not name the user share where the application names it", async () => {
     open({ token: "one", user: "ann" });
     open({ token: "other", user: "ann" });
     await until(live);
@@ -295,7 +295,7 @@ describe("a tab that takes nothing", () => {
 
   const to = (last) => Array.from({ length: last }, (_, at) => at + 1);
 
-  it("gets no more than its window, then the rest in order, and delays nobody", async () => {
+  it("gets no more than its window, then the rest in order, and delays no other tab", async () => {
     const { hub, publish, seen } = await hubOfTwo();
     publish(10);
     assert.deepEqual(seen("slow"), to(WINDOW));
@@ -304,7 +304,7 @@ describe("a tab that takes nothing", () => {
     assert.deepEqual(seen("slow"), to(10));
   });
 
-  it("is told that it is behind once the hub no longer has what it missed", async () => {
+  it("learns that it is behind once the hub no longer has what it missed", async () => {
     const { hub, posts, publish, seen } = await hubOfTwo();
     publish(5000);
     assert.equal(posts.slow.filter(({ type }) => type === "lane").length, WINDOW);
@@ -317,7 +317,7 @@ describe("a tab that takes nothing", () => {
     assert.deepEqual(seen("slow"), [...to(WINDOW), 5000]);
   });
 
-  it("is told the same when it resumes from below what the hub has", async () => {
+  it("learns the same when it resumes below what the hub has", async () => {
     const { hub, posts, publish } = await hubOfTwo();
     publish(5000);
     hub.join("slow", { resume: { epoch: "e1", offset: 4 }, subscriptions: [{ pattern: "a.#" }] });

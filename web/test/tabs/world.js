@@ -195,7 +195,7 @@ export class Gateway extends Log {
     for (const each of this.present) if (each !== but) each.tell("presence", notice);
   }
 
-  /** Another Redis process goes on with the log, without the last events of it. */
+  /** Another Redis process continues the log, without its last events. */
   roll(without) {
     const was = this.head;
     const end = this.cutBack(without);

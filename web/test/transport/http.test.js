@@ -181,7 +181,7 @@ describe("a stream over HTTP", () => {
     assertPromises();
   });
 
-  it("goes on behind the last whole block when subscriptions change", async () => {
+  it("continues after the last whole block when subscriptions change", async () => {
     const stream = await joined();
     await stream.write(event(101) + event(102).slice(0, -5));
     const outcome = await asking("subscribe", { pattern: "b", overflow: "drop", since: { offset: 50 } });
@@ -200,7 +200,7 @@ describe("a stream over HTTP", () => {
     assertPromises();
   });
 
-  it("goes on with a past that a change cuts, until it is over", async () => {
+  it("continues a past that a change interrupts, until it is over", async () => {
     const since = () => asked.at(-1).body.subscriptions.map(({ since }) => since);
     const change = async () => {
       await asking("subscribe", { pattern: "c" });
@@ -270,7 +270,7 @@ describe("a stream over HTTP", () => {
     assert.deepEqual(outcomes.map(({ settled }) => settled.ok), [true, true]);
   });
 
-  it("tells which of several subscriptions is refused, and does not ask for it again", async () => {
+  it("reports which of several subscriptions is refused, and does not ask for it again", async () => {
     await joined();
     const outcomes = ["b", "c"].map((pattern) => request("subscribe", { pattern }));
     await pass(TOGETHER_MS);
@@ -282,7 +282,7 @@ describe("a stream over HTTP", () => {
     assert.equal(asked[2].body.token, "u");
   });
 
-  it("tells its owner which subscriptions have ended with the stream before, and does not ask for them by itself", async () => {
+  it("reports to its owner which subscriptions have ended with the previous stream, and does not ask for them by itself", async () => {
     await joined();
     await asking("subscribe", { pattern: "b" });
     const error = { code: "authorize_failed", message: "no", retry: true };
@@ -344,7 +344,7 @@ describe("a stream over HTTP", () => {
     assertPromises();
   });
 
-  it("goes on with the token before where a new one is refused, with the changes that came with it", async () => {
+  it("continues with the previous token where a new one is refused, with the changes that came with it", async () => {
     await joined();
     const [refresh, other] = [request("refresh", { token: "u" }), request("subscribe", { pattern: "b" })];
     await pass(TOGETHER_MS);
@@ -358,7 +358,7 @@ describe("a stream over HTTP", () => {
     assertPromises();
   });
 
-  it("settles a request when its time is up, and goes on", async () => {
+  it("settles a request when its time is up, and continues", async () => {
     await joined();
     const outcomes = [request("subscribe", { pattern: "b" }, 100), request("publish", { topic: "a" }, 100)];
     await pass(TOGETHER_MS);
@@ -369,7 +369,7 @@ describe("a stream over HTTP", () => {
   });
 
   for (const [name, body] of Object.entries({ publish: { topic: "a", id: "i" }, request: { name: "a", id: "i" } })) {
-    it(`has no answer for a ${name} whose own connection broke, as it may have arrived, and goes on`, async () => {
+    it(`has no answer for a ${name} whose own connection broke, because it may have arrived, and continues`, async () => {
       await joined();
       const outcome = request(name, body);
       await turn();
@@ -424,7 +424,7 @@ describe("a stream over HTTP", () => {
     assertPromises();
   });
 
-  it("leaves its owner to connect again where a log that has lost its end does not go on", async () => {
+  it("leaves its owner to connect again where a log that has lost its end does not continue", async () => {
     await joined();
     const outcome = await asking("subscribe", { pattern: "b" });
     await asked[1].begin();
@@ -645,7 +645,7 @@ describe("presence over HTTP", () => {
     assert.equal(subscribe.settled.ok, true);
   });
 
-  it("answers an entry that is left at once, and another one behind it", async () => {
+  it("answers an entry that is left at once, and the next one", async () => {
     await joined();
     const outcomes = ["enter", "leave", "enter"].map((act) => request("presence", { topic: "r", act }));
     for (let n = 0; n < 3; n++) {

@@ -51,7 +51,7 @@ class ScriptedSocket {
   }
 }
 
-/** The clock goes on, and all due callbacks run. */
+/** The clock advances, and all due callbacks run. */
 async function pass(ms) {
   nowMs += ms;
   mock.timers.tick(ms);
@@ -177,7 +177,7 @@ describe("over a WebSocket", () => {
     assert.deepEqual([reported, gate.state.connection], [[], "up"]);
   });
 
-  it("answers pings, and takes a gateway for lost that is silent for longer than it said", async () => {
+  it("answers pings, and loses a gateway that is silent for longer than it said", async () => {
     const reported = await openNoted();
     await welcome();
     await pass(40_000);
@@ -229,7 +229,7 @@ describe("over a WebSocket", () => {
   });
 
   for (const [code, body] of [["forbidden", '{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}'], ["unknown_namespace", '{"message":"Invalid namespace"}']]) {
-    it(`hears the namespace's refusal: ${code}`, async () => {
+    it(`reports the namespace's refusal: ${code}`, async () => {
       const reported = await openNoted();
       await begin();
       sockets[0].says(`44/notifications,${body}`);
@@ -253,7 +253,7 @@ describe("over a WebSocket", () => {
     assert.deepEqual(reported, ["transport close: 1008 unauthorized: expired", "io server disconnect", "io server disconnect", "transport close"]);
   });
 
-  it("refuses what is longer than the gateway takes, and stays connected", async () => {
+  it("refuses a message longer than the gateway accepts, and stays connected", async () => {
     await open();
     await welcome(undefined, {});
     const sent = sockets[0].sent.length;
@@ -273,7 +273,7 @@ describe("over a WebSocket", () => {
     await cut;
   });
 
-  it("hears nothing from a socket that it has left", async () => {
+  it("ignores a socket that it has left", async () => {
     const socket = await open();
     const got = [];
     gate.on("a", (data) => got.push(data));
@@ -335,7 +335,7 @@ describe("when a WebSocket cannot be opened", () => {
     assert.deepEqual([reported[0][1], sockets[0].closed], ["HTTP 502", true]);
   });
 
-  it("never takes another way where only a WebSocket is wanted, and leaves no session behind", async () => {
+  it("never uses HTTP where only a WebSocket is wanted, and leaves no session open", async () => {
     const asked = [];
     http = (url, options) => {
       asked.push([url, options.method, options.body]);
@@ -372,7 +372,7 @@ describe("when a WebSocket cannot be opened", () => {
     assert.equal(sockets.length, 2);
   });
 
-  it("takes the time from the header where the error has none, and does not come again after one that stays", async () => {
+  it("takes the time from the header where the error has none, and does not connect again after a lasting refusal", async () => {
     http = answer(429, '{"error":{"code":"limit_reached","message":"m","retry":true}}', { "Retry-After": "5" });
     const reported = await openNoted();
     await ends(0);
@@ -468,7 +468,7 @@ describe("when the network or the page was away", () => {
     for (const name of ["addEventListener", "document"]) Reflect.deleteProperty(globalThis, name);
   });
 
-  /** Time goes on for the page and on the wall. */
+  /** Time advances for the page and on the wall clock. */
   async function live(ms) {
     for (; ms > 0; ms -= 1000) {
       wallMs += Math.min(ms, 1000);
@@ -476,7 +476,7 @@ describe("when the network or the page was away", () => {
     }
   }
 
-  /** The machine sleeps, then the page's timers go on where they were. */
+  /** The machine sleeps, then the page's timers continue where they were. */
   async function sleep(ms) {
     wallMs += ms;
     await live(5000);
@@ -515,7 +515,7 @@ describe("when the network or the page was away", () => {
     assert.equal(gate.status, "live");
   });
 
-  it("does not let questions that repeat put the end off", async () => {
+  it("does not postpone the end by repeated probes", async () => {
     await openWelcomed();
     for (let nth = 0; nth < 3; nth++) {
       page.visibilitychange();
@@ -670,7 +670,7 @@ describe("when the network or the page was away", () => {
     assert.deepEqual([sockets.length, gate.status], [1, "refused"]);
   });
 
-  it("leaves no timer behind when it is closed", async () => {
+  it("leaves no timer when it is closed", async () => {
     await open();
     await welcome();
     gate.close();
@@ -699,7 +699,7 @@ describe("a class of WebSocket that throws", () => {
     });
   }
 
-  it("is one that HTTP goes round, where that gets through", async () => {
+  it("is replaced by HTTP, where that gets through", async () => {
     http = SESSION_BEGUN;
     gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw new SyntaxError("bad"); } }, transport: "websocket", reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
     const reported = note();

@@ -4,8 +4,8 @@
  * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, mutes, hasMore, status, error}
  * for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is undone when it is refused.
  *
- * It follows the server while it has listeners. It reads the inbox again when events may be missing (load.js), after a connection that did not resume or after a
- * gap.
+ * It follows the server while it has listeners. It reads the inbox again when events may be missing (load.js), after a connection that did not resume or
+ * after a gap.
  *
  * @import { HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "../stores/snapshot-store.js"

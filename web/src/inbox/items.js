@@ -4,8 +4,8 @@
  * In: pages of the inbox as the gateway answers them, events of the log in order, changes that this page has begun. Out: what to show: items, newest first, the
  * unread count of the whole inbox, and what the user has muted.
  *
- * The state of the log is the base, with pending changes on top of it. A change is removed when its event comes, when a newer answer includes it, or when it has
- * failed. Rules:
+ * The state of the log is the base, with pending changes on top of it. A change is removed when its event comes, when a newer answer includes it, or when
+ * it has failed. Rules:
  * - a page shows the inbox after one event of the log, so an event at or below that offset does not change the count;
  * - each item has the offset of its state, so an older event does not change it;
  * - each change has the count. A new item adds one, and the page recognises it by its id;

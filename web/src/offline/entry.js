@@ -4,8 +4,8 @@
  * An entry that was sent without an answer may be in the log. Sending it again under its id is safe while Redis remembers the id (log.lua: 300 s (less at a
  * high rate), and the newest 65,536 events at any rate). After that another try might publish it twice, so there is none, and the publisher is notified.
  *
- * An entry with a receipt is kept for a minute. If the log begins another epoch in that time, it may have lost the event, and then also the id, because both are
- * written in one step. So the entry is sent once more under its id. The answer is the receipt that it has, or a new one.
+ * An entry with a receipt is kept for a minute. If the log begins another epoch in that time, it may have lost the event, and then also the id, because
+ * both are written in one step. So the entry is sent once more under its id. The answer is the receipt that it has, or a new one.
  *
  * @typedef {"queued" | "sending" | "doubtful" | "resending" | "published" | "kept" | "checking" | "dropped" | "refused" | "expired" | "discarded" | "unknown"} EntryState
  * @typedef {"send" | "resend" | "check" | "confirm" | "keep" | "drop" | "refuse" | "hold" | "doubt" | "expire" | "discard" | "forget"} EntryStep
@@ -45,9 +45,9 @@ export const REMEMBERED_EVENTS = 32_768;
 export const KEPT_MS = 60_000;
 
 /**
- * `send`, `resend`, `check`: a request is sent · `confirm`: a new receipt has come · `keep`: the publisher has the receipt, and the log has the event · `drop`: the
- * receipt need not be watched any longer · `refuse`: it will not be published · `hold`: it was not published, and may be later · `doubt`: no answer came · `expire`: its
- * time is over · `discard`: the application has discarded it · `forget`: it may be in the log, and is not sent again.
+ * `send`, `resend`, `check`: a request is sent · `confirm`: a new receipt has come · `keep`: the publisher has the receipt, and the log has the event ·
+ * `drop`: the receipt need not be watched any longer · `refuse`: it will not be published · `hold`: it was not published, and may be later · `doubt`: no
+ * answer came · `expire`: its time is over · `discard`: the application has discarded it · `forget`: it may be in the log, and is not sent again.
  *
  * The refusal of a second try says nothing about the first.
  * @type {Record<EntryState, Partial<Record<EntryStep, EntryState>>>}

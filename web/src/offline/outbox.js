@@ -1,13 +1,13 @@
 /**
  * The outbox: publishes of a page, kept while there is no connection, and sent one after the other.
  *
- * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, and a report of each entry's outcome to the page that published
- * it, or, if that page has ended, to the page that sends.
+ * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, and a report of each entry's outcome to the page that
+ * published it, or, if that page has ended, to the page that sends.
  *
- * It promises: entries of one queue are sent in order, one at a time, and by one page at a time. A refused entry does not delay the others, but one that must wait
- * does. An entry that is reported as published is in the log once. Any other fate is reported too, and such an entry is not in the log, except that one with
- * `outcome_unknown` may be, once. Each step is stored before it counts, so an entry is stored as sent before it is sent. If the log has lost an event with its end,
- * and its receipt was younger than a minute, it is sent again, after those sent since.
+ * It promises: entries of one queue are sent in order, one at a time, and by one page at a time. A refused entry does not delay the others, but one that
+ * must wait does. An entry that is reported as published is in the log once. Any other fate is reported too, and such an entry is not in the log, except
+ * that one with `outcome_unknown` may be, once. Each step is stored before it counts, so an entry is stored as sent before it is sent. If the log has lost
+ * an event with its end, and its receipt was younger than a minute, it is sent again, after those sent since.
  *
  * @import { Entry, EntryStep } from "./entry.js"
  * @import { Store } from "./memory-store.js"
@@ -397,8 +397,8 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     },
 
     /**
-     * Discard everything that waits now, in all pages that share the outbox, or the publishes with these ids. Each publisher gets `discarded`, or `outcome_unknown` for
-     * an entry that was sent without an answer. Receipts are no longer watched. Resolved when nothing of these is stored.
+     * Discard everything that waits now, in all pages that share the outbox, or the publishes with these ids. Each publisher gets `discarded`, or
+     * `outcome_unknown` for an entry that was sent without an answer. Receipts are no longer watched. Resolved when nothing of these is stored.
      * @param {string[]} [ids]
      * @returns {Promise<void>} rejected with HeadgateError `closed` if the outbox was closed before
      */

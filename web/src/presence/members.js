@@ -1,12 +1,12 @@
 /**
  * The members of a topic, shared by all rooms of a gate (room.js).
  *
- * In: the answers of the gateway to `enter`, `watch` and `page`; its notices, each the difference between two versions; beginnings and ends of connections. Out:
- * members by name, `member:join`, `member:leave` and `member:change` for each, `change` with a snapshot once for all changes of a turn.
+ * In: the answers of the gateway to `enter`, `watch` and `page`; its notices, each the difference between two versions; beginnings and ends of
+ * connections. Out: members by name, `member:join`, `member:leave` and `member:change` for each, `change` with a snapshot once for all changes of a turn.
  *
  * The set is read in parts while differences arrive. Parts and differences have versions of one copy at the gateway, so the later version counts. If a
- * difference does not begin at this page's version, comes from another copy, or is a `reset`, the set is read again. The known members stay until then, and only
- * differences are reported, so a reconnection alone reports nothing.
+ * difference does not begin at this page's version, comes from another copy, or is a `reset`, the set is read again. The known members stay until then,
+ * and only differences are reported, so a reconnection alone reports nothing.
  *
  * @typedef {{ user: string, connections: number, since: number, meta: any }} Member `since` in milliseconds since 1970
  * @typedef {"waiting" | "loading" | "live" | "refused" | "closed"} PresenceStatus

@@ -1,8 +1,8 @@
 /**
  * The store of a live collection: plain objects that events keep up to date, without Backbone.
  *
- * In: the application's `load`, events of `<topic>.*.*` (or of `pattern`, read by `mapping`). Out: snapshots {items, status, error, dropped, pending}. A changed
- * item is a new object. Rules, as for LiveCollection:
+ * In: the application's `load`, events of `<topic>.*.*` (or of `pattern`, read by `mapping`). Out: snapshots {items, status, error, dropped, pending}. A
+ * changed item is a new object. Rules, as for LiveCollection:
  * - an event or an answer whose version is not above the item's changes nothing, unless the log has lost its end;
  * - items that were loaded, or came with the page, before the acknowledgement of the subscription are then loaded again, unless the answer has a position, and
  *   after that only when events were lost (load.js);

@@ -4,12 +4,13 @@
  * In: `enter`, `join`, `resign`, `leave` from the lane of this tab; messages of other tabs; the browser's events for locks and for the page's lifecycle. Out:
  * `led` and `orphaned` of the lane; in the leading tab, the hub and its connection.
  *
- * The browser grants the group's lock to one tab, and to the next one at once when that tab is closed, crashes or navigates away. A leader that has the lock and
- * does not answer, because it hangs or is stopped in a debugger, is detected by a `ping` without a `pong`, and loses the lock. A page that is about to be frozen,
- * or to enter the back/forward cache, gives it up by itself.
+ * The browser grants the group's lock to one tab, and to the next one at once when that tab is closed, crashes or navigates away. A leader that has the
+ * lock and does not answer, because it hangs or is stopped in a debugger, is detected by a `ping` without a `pong`, and loses the lock. A page that is
+ * about to be frozen, or to enter the back/forward cache, gives it up by itself.
  *
- * Nothing depends on there being only one leader. One hub at a time carries each lane, which continues from its own position. Two leaders cost two connections for
- * a moment. A leader has a term above every term that it knows, so all tabs agree on the newest leader, and an older one that wakes up steps down.
+ * Nothing depends on there being only one leader. One hub at a time carries each lane, which continues from its own position. Two leaders cost two
+ * connections for a moment. A leader has a term above every term that it knows, so all tabs agree on the newest leader, and an older one that wakes up
+ * steps down.
  *
  * @import { Transport, TransportOwner } from "../transport/transport.js"
  * @import { Link } from "./lane.js"
@@ -37,8 +38,8 @@ import { Hub } from "./hub.js";
 import { BYE, JOIN, LEAD, LEAVE, PING, PONG, REQUEST, TOOK, WHO } from "./messages.js";
 
 /**
- * A visible tab pings its leader this often, and replaces it after so many misses, which takes 0.6 to 0.9 s. If the leader is only busy, that costs a connection,
- * but no event. Browsers limit the timers of hidden tabs to one a second.
+ * A visible tab pings its leader this often, and replaces it after so many misses, which takes 0.6 to 0.9 s. If the leader is only busy, that costs a
+ * connection, but no event. Browsers limit the timers of hidden tabs to one a second.
  */
 const PING_MS = 300;
 const HIDDEN_PING_MS = 1000;

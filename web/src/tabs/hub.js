@@ -4,18 +4,18 @@
  * In: `join`, `ask`, `acknowledge`, `part`, `drop` and `leave` of tabs; `arrived`, `lost`, `refused` and `moved` of the connection. Out: messages to tabs,
  * requests to the gateway, `greeting` for its CONNECT.
  *
- * Each tab has its own session, patterns and position. An event goes to a tab if it matches one of the tab's patterns and its offset is above the tab's position. A
- * tab with a position joins if the hub has everything after that position, for all its patterns. Otherwise it is `behind`, and catches up on its own connection.
- * So the hub need not handle replays, repairs and lost logs, which the gateway does better.
+ * Each tab has its own session, patterns and position. An event goes to a tab if it matches one of the tab's patterns and its offset is above the tab's
+ * position. A tab with a position joins if the hub has everything after that position, for all its patterns. Otherwise it is `behind`, and catches up on
+ * its own connection. So the hub need not handle replays, repairs and lost logs, which the gateway does better.
  *
- * A tab may have WINDOW unacknowledged messages. Beyond that it is `stalled`. Nothing is sent to it, and nothing is kept for it except the latest messages, which are
- * kept once for all tabs. When it continues, it gets the rest of them, or is `behind`.
+ * A tab may have WINDOW unacknowledged messages. Beyond that it is `stalled`. Nothing is sent to it, and nothing is kept for it except the latest
+ * messages, which are kept once for all tabs. When it continues, it gets the rest of them, or is `behind`.
  *
- * All tabs share the gateway's limits for one client. If there are no places for all patterns of a tab, the tab is notified (`full`) and leaves the hub until it joins
- * again. Other requests of the tabs go at the rate that the gateway allows.
+ * All tabs share the gateway's limits for one client. If there are no places for all patterns of a tab, the tab is notified (`full`) and leaves the hub
+ * until it joins again. Other requests of the tabs go at the rate that the gateway allows.
  *
- * Every subscription has the policy `catch_up`, because a full queue at the gateway must not lose events of one tab for the policy of another. A tab that wants another
- * policy uses its own connection.
+ * Every subscription has the policy `catch_up`, because a full queue at the gateway must not lose events of one tab for the policy of another. A tab that
+ * wants another policy uses its own connection.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Limits, Position, SubscribeResult, Welcome } from "../language/protocol.js"

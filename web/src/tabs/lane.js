@@ -4,11 +4,12 @@
  * In: the calls of a transport (transport.js has the promises); from the group, reports of leaders; messages of the carrier. Out: the calls of the transport's
  * owner.
  *
- * In `shared` the hub of the leading tab carries the lane, and in `own` a plain connection does. A lane begins in `own` when CONNECT asks for a replay or a policy,
- * when the hub lacks events after its position or places for its patterns, or when no tab leads. A live lane changes to `own` to ask for a replay, to be present in a
- * topic (the gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (which concerns a queue at the gateway, and all
- * tabs share that of the shared connection). There it gets everything from the gateway. A lane that has everything, waits for nothing, is present nowhere and has no
- * such policy crosses to the hub at its position, and the session does not notice. It changes to the next leader in the same way.
+ * In `shared` the hub of the leading tab carries the lane, and in `own` a plain connection does. A lane begins in `own` when CONNECT asks for a replay or
+ * a policy, when the hub lacks events after its position or places for its patterns, or when no tab leads. A live lane changes to `own` to ask for a
+ * replay, to be present in a topic (the gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (which
+ * concerns a queue at the gateway, and all tabs share that of the shared connection). There it gets everything from the gateway. A lane that has
+ * everything, waits for nothing, is present nowhere and has no such policy crosses to the hub at its position, and the session does not notice. It changes
+ * to the next leader in the same way.
  *
  * @import { Overflow, Welcome } from "../language/protocol.js"
  * @import { Transport, TransportOwner } from "../transport/transport.js"
@@ -43,9 +44,9 @@ const FULL_MS = 30_000;
 const TURNS = [ROLLED_BACK, LOG_LOST];
 
 /**
- * `greeting`: CONNECT's auth is being made · `joining`: a new connection of the session, through the hub, which has been asked · `opening`: the same, to the gateway
- * · `crossing`: own, and the hub has been asked · `orphaned`: it was shared, and no hub has accepted it yet · `parting`: it was shared, and its own connection is being
- * made.
+ * `greeting`: CONNECT's auth is being made · `joining`: a new connection of the session, through the hub, which has been asked · `opening`: the same, to
+ * the gateway · `crossing`: own, and the hub has been asked · `orphaned`: it was shared, and no hub has accepted it yet · `parting`: it was shared, and
+ * its own connection is being made.
  * @type {Record<LaneState, Partial<Record<Step, LaneState>>>}
  */
 export const LANE_STATES = {

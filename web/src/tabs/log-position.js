@@ -1,9 +1,9 @@
 /**
  * The log position: the position of a lane, derived from the gateway's messages alone. No I/O.
  *
- * In: each message, in the order of arrival. Out: the position from which another carrier of the lane continues without a missing or repeated event. It follows the
- * rules for a client in docs/protocol.md. It is `unsettled` from the report that the log is another one or has lost its end, until the message with the new position.
- * In between the lane cannot change its carrier.
+ * In: each message, in the order of arrival. Out: the position from which another carrier of the lane continues without a missing or repeated event. It
+ * follows the rules for a client in docs/protocol.md. It is `unsettled` from the report that the log is another one or has lost its end, until the message
+ * with the new position. In between the lane cannot change its carrier.
  *
  * @import { Position, Welcome } from "../language/protocol.js"
  */

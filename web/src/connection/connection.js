@@ -176,7 +176,7 @@ export function createConnection(address, options) {
     clearTimeout(timer);
     clearTimeout(refreshTimer);
     if (delayMs !== null) after(connect, delayMs);
-    transport.disconnect();
+    transport[step === "close" ? step : "disconnect"]();
     owner.down();
     // The state must not change after this, because a handler may have begun another attempt.
     if (wasUp) owner.tell("connection:down", { reason, delayMs });
@@ -395,7 +395,6 @@ export function createConnection(address, options) {
     /** Disconnect for good. */
     close() {
       leave("close", "closed", null);
-      transport.close();
     },
   };
 

@@ -401,8 +401,8 @@ export function createLane(owner, createPlain, group) {
     request,
 
     close() {
-      finish();
       plain.close();
+      finish();
       group.leave();
     },
 

@@ -205,11 +205,6 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     for (const settle of requests.values()) settle();
   }
 
-  function disconnect() {
-    if (life.is("joined")) send(packets.disconnect);
-    leave();
-  }
-
   /** Send a text. A socket that cannot send is closed and reports that itself. @param {string} text */
   function send(text) {
     try {
@@ -219,8 +214,13 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
 
   return {
     connect: dial,
-    disconnect,
-    close: disconnect,
+    // Without a DISCONNECT, so that the gateway keeps the page's place in presence until it is back.
+    disconnect: leave,
+
+    close() {
+      if (life.is("joined")) send(packets.disconnect);
+      leave();
+    },
 
     probe() {
       // The gateway answers a ping. Any other message is a sign of life too.

@@ -288,6 +288,15 @@ describe("over a WebSocket", () => {
   });
 });
 
+it("says goodbye when it is closed, and not when it moves: presence would end with it", async () => {
+  await open({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
+  await welcome();
+  const sent = sockets[0].sent.length;
+  sockets[0].says('42/notifications,["status",{"moving":{"reason":"draining","within_s":0}}]');
+  await pass(1000);
+  assert.deepEqual([sockets.length, sockets[0].closed, sockets[0].sent.length], [2, true, sent]);
+});
+
 describe("when a WebSocket cannot be opened", () => {
   it("says what HTTP answers, and comes again when the gateway wants it", async () => {
     http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });

@@ -44,7 +44,7 @@ const NOT_SERVED = "Invalid namespace";
 /** Refusals in a row, each of a new token that has expired, after which a client gives up. */
 const MAX_REFUSALS = 5;
 /** How often a client that is about to move checks whether all requests have been answered. */
-const POLL_MS = 20;
+export const POLL_MS = 20;
 /** For how long such a client sends no new requests, so that it is not always waiting for one. Some requests of an application take longer. */
 const HOLD_MS = 500;
 

@@ -32,6 +32,7 @@
  * @property {(owner: TransportOwner) => Transport} createPlain
  * @property {(role: "leading" | "following" | "alone") => void} changed
  */
+import { POLL_MS } from "../connection/connection.js";
 import { Machine } from "../base/machine.js";
 import { MAX_DELAY_MS, startTimer } from "../base/timer.js";
 import { Hub } from "./hub.js";
@@ -348,12 +349,16 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       connect: dial,
       move(reason, inS) {
         clearTimeout(moving);
+        const go = () => {
+          if (hub.unanswered) moving = startTimer(go, POLL_MS);
+          else {
+            plain.disconnect();
+            down();
+            hub.moved(reason);
+          }
+        };
         // At a random moment, so that the next gateway does not get all clients at once.
-        moving = startTimer(() => {
-          plain.disconnect();
-          down();
-          hub.moved(reason);
-        }, Math.random() * inS * 1000);
+        moving = startTimer(go, Math.random() * inS * 1000);
       },
     }, window);
 

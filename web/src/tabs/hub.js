@@ -27,7 +27,7 @@
  * @property {(tab: string, message: any) => void} post in order, to each tab
  * @property {(name: string, body: object) => Promise<any>} request of the gateway; rejected without a connection
  * @property {() => void} connect a tab needs the connection; `greeting` is called, and then `arrived`, `lost` or `refused`
- * @property {(reason: string, inS: number) => void} move the gateway is about to stop; call `moved` within that time
+ * @property {(reason: string, inS: number) => void} move the gateway is about to stop; call `moved` within that time, once no request is `unanswered`
  */
 import { createChanges } from "../base/changes.js";
 import { Machine } from "../base/machine.js";
@@ -109,6 +109,8 @@ export class Hub {
   #sessions = new Map();
   /** The patterns of the sessions, to find by topic. @type {PatternIndex<string>} */
   #index = new PatternIndex();
+  /** How many requests of tabs have no answer yet, or wait for their turn. */
+  unanswered = 0;
   /** Pattern → the offset after which the gateway sends all its events over the connection. @type {Map<string, number>} */
   #since = new Map();
   /** The same for patterns that were acknowledged in a later epoch, whose announcement is on its way. @type {Map<string, number>} */
@@ -483,6 +485,7 @@ export class Hub {
   /** @param {Session} session @param {number} id @param {string} name @param {any} body */
   async #forward(session, id, name, body) {
     let reply;
+    this.unanswered++;
     try {
       const turn = this.#requests.turn(PATIENCE_MS);
       if (turn) await turn;
@@ -491,6 +494,7 @@ export class Hub {
       // An error with a code means that the request was not sent. Otherwise there is no answer.
       if (error.code) reply = { ok: false, error: wireOf(error) };
     }
+    this.unanswered--;
     this.#reply(session, id, reply);
   }
 

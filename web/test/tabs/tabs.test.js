@@ -256,6 +256,25 @@ describe("tabs", () => {
     assert.deepEqual([...client.patterns], ["a.#"]);
   });
 
+  it("leave a gateway that drains only when the requests of each are answered, so that their outcomes are known", async () => {
+    for (let n = 0; n < 2; n++) open({ user: "ann" });
+    await until(live);
+    const [client] = gateway.clients;
+    const began = gateway.nth;
+    client.holds = true;
+    const receipts = [];
+    for (const gate of gates) void gate.publish("a.b", 1).then(({ offset }) => receipts.push(offset));
+    client.moving();
+    let timers = 0;
+    await until(() => {
+      timers += !client.busy();
+      return timers > 50;
+    });
+    client.holds = false;
+    await until(() => receipts.length === 2 && gateway.nth > began && live());
+    assert.deepEqual([receipts.length, gateway.clients.size], [2, 1]);
+  });
+
   it("give an event to one that claims it", async () => {
     for (let n = 0; n < 3; n++) open({ user: "ann" });
     await until(live);

@@ -280,12 +280,16 @@ class Client extends Listened {
     };
   }
 
+  /** Whether the gateway answers no request for now. */
+  holds = false;
+
   busy() {
+    if (this.holds) return this.#lane.length || this.reader.isReading;
     return this.#lane.length || this.#acks.length || this.#requests.length || this.reader.isReading;
   }
 
   step() {
-    const ways = [this.#lane, this.#acks, this.#requests].filter(({ length }) => length);
+    const ways = [this.#lane, ...(this.holds ? [] : [this.#acks, this.#requests])].filter(({ length }) => length);
     const nth = this.gateway.world.below(ways.length + (this.reader.isReading ? 1 : 0));
     if (ways[nth]) ways[nth].shift().act();
     else this.#read();

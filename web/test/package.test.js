@@ -24,7 +24,7 @@ const WEB = fileURLToPath(new URL("..", import.meta.url));
 const MORE = ["LiveCollection", "LiveModel", "NotificationList", "badgeTitle", "createInbox"];
 
 /** The most bytes of the tarball. */
-const MOST_PACKED = 277_000;
+const MOST_PACKED = 280_000;
 /** Files for pages without a bundler, and those that a page loads only when it needs them. */
 const MINIFIED = new Set(["global.min", "http", "debug", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
 

@@ -204,7 +204,9 @@ def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:
     try:
         return msgspec.convert(given.to_dict(), operation.query, strict=False)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:
-        raise InvalidRequest(f"parameters: {error}") from error
+        known = [each.encode_name for each in msgspec.structs.fields(operation.query)]
+        hint = f"; known: {', '.join(known) or 'none'}" if set(given) - set(known) else ""
+        raise InvalidRequest(f"parameters: {error}{hint}") from error
 
 
 def read_body(operation: Operation) -> Any:

@@ -134,7 +134,7 @@ def test_each_caller_may_ask_only_so_fast(with_scopes: As, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("topic=a&x=1", "unknown field `x`"),
+        ("topic=a&x=1", "unknown field `x`; known: namespace, topic"),
         ("topic=a&topic=b", "'topic' is there more than once"),
         ("", "missing required field `topic`"),
         ("topic=a&limit=0", "limit"),

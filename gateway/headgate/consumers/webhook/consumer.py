@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 
 import msgspec
 
@@ -21,6 +22,7 @@ from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.values import ca_file_faults, need_secret, secret_faults
 from headgate.installation import __version__
 from headgate.settings.addresses.http_target import EXPECTED_URL, Target, read_target
+from headgate.settings.addresses.origins import is_local
 from headgate.settings.options import Kind, file_path, number, option, required, text
 from headgate.settings.settings import is_placeholder
 
@@ -28,6 +30,8 @@ from .addresses import Allowed, read_allowed
 from .post import HttpPost, PacedPost, judge
 
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
+# Names of this machine need no resolver, so the configuration is refused before the first event.
+LOCALHOST = IPv4Address("127.0.0.1")
 # Headers of the connection (RFC 9110, section 7.6.1), and those that we set. The specification defines `webhook-…`.
 _OWN_HEADERS = re.compile(
     "connection|content-length|content-type|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|webhook-.*",
@@ -157,7 +161,7 @@ class Webhook(Consumer):
     def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:
         faults = secret_faults(options, "secret", read_secrets)
         target = options.url
-        address = target.address
+        address = target.address or (LOCALHOST if is_local(target.host) else None)
         refused = address and options.allow_private.refusal(address, target.host, target.port)
         if refused:
             faults.append(f"url={target}: a {refused} address; expected a public one, or one that allow_private allows")

@@ -180,6 +180,10 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
             "url=http://10.0.0.1/…: a private address; expected a public one, or one that allow_private allows",
         ),
         (
+            {"url": "http://localhost:3000/x"},
+            "url=http://localhost:3000/…: a loopback address; expected a public one, or one that allow_private allows",
+        ),
+        (
             {"url": "http://[64:ff9b::169.254.169.254]/"},
             "url=http://[64:ff9b::a9fe:a9fe]/…: a cloud metadata address; "
             "expected a public one, or one that allow_private allows",
@@ -200,6 +204,8 @@ def test_good_options_have_no_faults(tmp_path: Path) -> None:
     """With an address allowed by its place."""
     authority = Authority(tmp_path)
     table = {"url": "http://127.0.0.1:80/", "secret": SECRET, "allow_private": "127.0.0.1:80", "ca_file": authority.ca_file}
+    by_name = {"url": "http://localhost:80/", "secret": SECRET, "allow_private": "localhost:80"}
+    assert Webhook.check(read_webhook(by_name), ["#"]) == []
 
     assert Webhook.check(read_webhook(table), ["#"]) == []
 

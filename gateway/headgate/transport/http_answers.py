@@ -91,7 +91,7 @@ class Answer(msgspec.Struct, frozen=True):
         # A client would read a body as the next answer (RFC 9110, section 9.3.2), and WSGI servers do not drop it.
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [self.body]
 
-    def to_bytes(self, now_s: float, *, close: bool) -> bytes:
+    def to_bytes(self, now_s: float, *, close: bool = False) -> bytes:
         """Return the answer as bytes. With `close`, or if it `closes`, the connection ends after it."""
         ends = b"Connection: close\r\n\r\n" if close or self.closes else b"\r\n"
         return b"".join((_head(self.status, tuple(self.headers)), _date_line(int(now_s)), ends, self.body))

@@ -123,22 +123,12 @@ class HttpConnection:
         self._server.on_request()
         self._server.connections.work(self)  # so that a newer connection of its address does not end it
         try:
-            self._asked = (self._ask(routed),)
+            self._asked = (_ask(self._server, self, routed),)
         except OSError:  # the client is gone
             self.close()
             return
         if not self.is_taken:
             spawn(self.serve)
-
-    def _ask(self, routed: RoutedRequest) -> Answer | None:
-        """Return the answer of a route, or the one that refuses the request. Raises OSError if the client is gone."""
-        try:
-            return self._server.admission.refusal(self, routed.environ) or routed.route(routed)
-        except OSError:
-            raise
-        except Exception:
-            log.exception("route failed", path=routed.head.path)
-            return _FAILED
 
     def _stop_watcher(self) -> None:
         if self._watcher is not None:
@@ -212,14 +202,14 @@ class HttpConnection:
             request = request or channel.request()
         except TooSlow:
             if channel.part is Part.HEADERS and self._parser.held:
-                self._write_last(_LATE)
+                self.write(_LATE.to_bytes(time.time()))
             raise
         if isinstance(request, Bad):
             HTTP_ENDED.labels("bad request").inc()
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
                 log.warning("another protocol refused", protocol=other, left_out=left_out)
             code = request.status[4:].lower().replace(" ", "_")
-            self._write_last(_last_answer(request.status, code, request.reason))
+            self.write(_last_answer(request.status, code, request.reason).to_bytes(time.time()))
         if not isinstance(request, Request) or (_is_foreign(self._server, self._peer, request) and self._hand_over()):
             return False
         if self._asked is None:
@@ -267,7 +257,7 @@ class HttpConnection:
         if routed is None:
             return self._answer_by_application(request, self._environ(request), channel)
         try:
-            answer = self._ask(routed) if asked is None else asked[0]
+            answer = _ask(self._server, self, routed) if asked is None else asked[0]
             if self.is_taken:
                 return False
             if answer is not None:
@@ -278,9 +268,6 @@ class HttpConnection:
         except OSError:
             return False
         return self._answer_by_application(request, dict(routed.environ), channel)
-
-    def _write_last(self, answer: Answer) -> None:
-        self.write(answer.to_bytes(time.time(), close=True))
 
     def _environ(self, request: Request) -> WSGIEnvironment:
         environ = request.environ(self._server.base_environ.copy(), self._address)
@@ -303,11 +290,22 @@ class HttpConnection:
             if not channel.broken:
                 log.exception("application failed", path=request.path)
             if not self.is_taken and not exchange.is_begun and (isinstance(error, BadBody) or not channel.broken):
-                self._write_last(_BAD_BODY if isinstance(error, BadBody) else _FAILED)
+                self.write((_BAD_BODY if isinstance(error, BadBody) else _FAILED).to_bytes(time.time()))
         finally:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
         return not self.is_taken and channel.finish() and not exchange.ends
+
+
+def _ask(server: HTTPServer, connection: HttpConnection, routed: RoutedRequest) -> Answer | None:
+    """Return the answer of a route, or the one that refuses the request. Raises OSError if the client is gone."""
+    try:
+        return server.admission.refusal(connection, routed.environ) or routed.route(routed)
+    except OSError:
+        raise
+    except Exception:
+        log.exception("route failed", path=routed.head.path)
+        return _FAILED
 
 
 def _is_foreign(server: HTTPServer, peer: PeerSocket, request: Request) -> bool:

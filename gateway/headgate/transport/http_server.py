@@ -154,7 +154,7 @@ class HTTPServer:
         connection = HttpConnection(self, peer, address, received, is_adopted=is_adopted)
         if (refusal := self.admission.take_in(connection, address, has_room=has_room)) is not None:
             with suppress(OSError):
-                sock.send(refusal.to_bytes(time.time(), close=True))
+                sock.send(refusal.to_bytes(time.time()))
                 sock.recv(_READ_BYTES)  # closing with a request unread would discard the answer
             peer.close()
         elif self._asks_in_hub and has_room and not is_adopted and not connection.is_reserved:

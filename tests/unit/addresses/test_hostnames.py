@@ -1,7 +1,5 @@
 """Hosts: one ASCII spelling for each host, and a sentence for an invalid one."""
 
-from __future__ import annotations
-
 import idna
 import pytest
 from hypothesis import given

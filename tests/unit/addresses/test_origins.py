@@ -1,7 +1,5 @@
 """Origins and hosts: every spelling of one is one value, and an invalid one is refused with the reason."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

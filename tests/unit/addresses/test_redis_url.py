@@ -1,7 +1,5 @@
 """A Redis URL is parsed once, into a value; a fault is one line without a part of its credentials."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import product
 

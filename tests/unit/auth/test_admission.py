@@ -1,7 +1,5 @@
 """Admission: the connected clients, how many of each user and address, and how many logins of an address have failed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """API keys: their form, their owner, and how long a process remembers one. On a clock of the test's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The audit log: what it reports and omits, and that nothing in it can be mistaken for another line."""
 
-from __future__ import annotations
-
 from structlog.testing import capture_logs
 
 from headgate.auth.audit import ALL_BURST, LINES_BURST, LINES_PER_S, MAX_ADDRESSES, Audit

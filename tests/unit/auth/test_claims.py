@@ -1,7 +1,5 @@
 """Claims: those that describe an identity, and the table of those that do not, each with its word."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Places of a user over several processes: a model with real counters, a Redis that leases, dies and comes back."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

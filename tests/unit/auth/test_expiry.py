@@ -1,7 +1,5 @@
 """Expiry: each client is due once, at its time, and nothing is kept of those that left. On clocks of the test's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import gevent

@@ -1,7 +1,5 @@
 """The plan of fetching an issuer's keys: on a clock of the test's own, without chance."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Identity: what a client may do is exactly what its grants contain, and nothing by default."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The fetching of an issuer's keys: the greenlet around the plan, with fetches that the test scripts, on a test clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

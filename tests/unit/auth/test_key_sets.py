@@ -1,7 +1,5 @@
 """Sets of keys: files and issuers' sets that are read, and the faults of those that are not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

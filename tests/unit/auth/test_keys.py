@@ -1,7 +1,5 @@
 """Keys: each verifies signatures of its one algorithm, and no invalid key is made. Sets of them: test_key_sets.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jwt

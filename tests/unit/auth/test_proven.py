@@ -1,7 +1,5 @@
 """Proven tokens: found again with the same keys, never with others, and not without bound."""
 
-from __future__ import annotations
-
 from headgate.auth.identity import Identity
 from headgate.auth.tokens import MAX_PROVEN, MAX_TOKEN_BYTES, ProvenTokens
 

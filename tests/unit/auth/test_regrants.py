@@ -1,7 +1,5 @@
 """Explicit grants: stored for a time, bounded, read again, and put in the place of a user's own. On a small Redis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A gateway's copy of the revocations: messages in, refusals out. On a clock of the test's own."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest

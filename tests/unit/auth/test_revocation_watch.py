@@ -1,7 +1,5 @@
 """The watch on revocations: its answer to the replies and the faults of its link. No Redis: its port has no listener."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Scopes: their words, and which covers which."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.auth.scopes import MAX_SCOPES, PLAIN, Scopes, check_scope, check_scopes, patterns_of

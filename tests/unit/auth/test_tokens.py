@@ -1,7 +1,5 @@
 """Tokens: those that give an identity, and the table of those that do not, each with its word. Every claim: test_claims.py."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -3,8 +3,6 @@
 HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

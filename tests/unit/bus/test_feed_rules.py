@@ -3,8 +3,6 @@
 Redis is the model of tests/support/model_redis.py, and answers at once. test_feed.py tries every order of things.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace

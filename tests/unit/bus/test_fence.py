@@ -1,7 +1,5 @@
 """The fence: a question whose answer proves that everything before it has arrived."""
 
-from __future__ import annotations
-
 from headgate.delivery.bus.fence import Fence
 
 

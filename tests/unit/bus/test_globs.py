@@ -1,7 +1,5 @@
 """Globs and the channels in them, beside the plain definition of a glob."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections import Counter
 

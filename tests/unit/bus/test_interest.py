@@ -1,7 +1,5 @@
 """The sources of a gateway: enough for its clients, no source inside another, and no moment without one during a change."""
 
-from __future__ import annotations
-
 import copy
 import fnmatch
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 tests/contract/test_bus_links.py holds the model's two ends to the real ones. test_feed_rules.py has the rules of the feed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from random import Random
 from types import SimpleNamespace

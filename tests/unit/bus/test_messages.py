@@ -1,7 +1,5 @@
 """The messages of a subscriber connection: topic and event of each, faults, and copies."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.delivery.bus.messages import Messages

@@ -1,7 +1,5 @@
 """`headgate token` and `headgate revoke`: a token that the same settings accept, and one clear line for each fault."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jwt

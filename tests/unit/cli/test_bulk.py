@@ -1,7 +1,5 @@
 """Bulk: lines into batches, without Redis."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from pathlib import Path

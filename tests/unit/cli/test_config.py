@@ -1,7 +1,5 @@
 """`headgate config show`: every setting with its origin."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`consumers` and `consume` without Redis: their refusals, and how a consumer is printed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

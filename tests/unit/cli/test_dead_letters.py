@@ -1,7 +1,5 @@
 """`dead-letters` without Redis: its arguments, and how a dead letter is printed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

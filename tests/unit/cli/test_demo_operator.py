@@ -1,7 +1,5 @@
 """The demo operator is allowed only on loopback, to the user that started the gateway as a demo, with a private Redis."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,7 +1,5 @@
 """The options of `headgate doctor`."""
 
-from __future__ import annotations
-
 import json
 
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """`publish` and `tail` without Redis: refusals before anything is sent, and how an event is printed."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from datetime import datetime

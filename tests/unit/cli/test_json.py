@@ -1,7 +1,5 @@
 """`--json`: every command has it, and reports a fault in one shape."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """`headgate keys`: a key is shown once, listed without its secret, and revoked. On a small Redis in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, MutableMapping
 from typing import Any

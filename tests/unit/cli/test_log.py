@@ -1,7 +1,5 @@
 """A place in the log as people write it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import click

@@ -1,7 +1,5 @@
 """The command line itself: its commands, and that it loads nothing of them before they are asked for."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

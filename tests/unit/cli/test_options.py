@@ -1,7 +1,5 @@
 """The kinds of values that options take."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

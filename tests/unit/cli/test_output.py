@@ -1,7 +1,5 @@
 """Output for a person at a terminal: one line for a fault, and no control character of a hostile payload."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

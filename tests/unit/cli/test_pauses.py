@@ -1,7 +1,5 @@
 """`headgate pause` and `headgate resume`: wrong usage is one clear line, before Redis is asked."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner
 

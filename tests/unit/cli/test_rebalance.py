@@ -1,7 +1,5 @@
 """`headgate rebalance`: it asks, and announces the moves. On the small Redis of the tests."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner
 

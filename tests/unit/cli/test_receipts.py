@@ -1,7 +1,5 @@
 """The receipts of a published file, without Redis. tests/integration/cli/test_publish_file.py kills commands that write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

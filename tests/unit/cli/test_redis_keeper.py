@@ -1,7 +1,5 @@
 """The keeper of the private Redis, on a server that dies when the test says so, and on a clock of the test's own."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from headgate.cli.children import FIRST_PAUSE_S, LAST_PAUSE_S, POLL_S, STEADY_S, RedisKeeper

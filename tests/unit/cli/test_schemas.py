@@ -1,7 +1,5 @@
 """`types`: its output and where, `--check`, and how faults are reported. Without Redis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How `headgate status` writes its findings."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

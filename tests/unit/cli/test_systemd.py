@@ -1,7 +1,5 @@
 """Sockets that systemd passes: found when they are for this process, refused when they do not listen."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

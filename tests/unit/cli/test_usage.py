@@ -1,7 +1,5 @@
 """Wrong usage of the commands: each is one clear fault, found before Redis is asked."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """`headgate vapid-keys`: a pair of keys, and a file that is never overwritten."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

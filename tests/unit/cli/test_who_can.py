@@ -1,7 +1,5 @@
 """`headgate who-can`: every grant, key and consumer that may see a pattern. On a small Redis, with files of the test's own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The listening socket that `headgate serve --workers` makes for its workers."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Apprise without a service: its messages, the names of its services, and the faults of its options."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, cast
 

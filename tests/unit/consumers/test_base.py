@@ -1,7 +1,5 @@
 """The answers of a consumer: those that its author may write in them."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.consumers import OutcomeUnknown, Reject, Retry

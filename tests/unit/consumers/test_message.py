@@ -1,7 +1,5 @@
 """The built-in message is tested with Apprise (test_apprise.py); here are the parts that both consumers of messages share."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.consumers.templates import message_faults

@@ -1,7 +1,5 @@
 """notification.py: one state from the known facts, in any order."""
 
-from __future__ import annotations
-
 from random import Random
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """How long a server without service is left alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.consumers.base import Retry

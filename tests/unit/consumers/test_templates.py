@@ -1,7 +1,5 @@
 """templates.py: the variables of a template, its faults, and secrets that it never reveals."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

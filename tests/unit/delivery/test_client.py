@@ -1,7 +1,5 @@
 """A client that cannot keep up: bounded, in order, and notified exactly of what it did not get."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Which client is sent its position next: by the clock, spread, and sooner only where the log would pass a client's place."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from math import inf

@@ -3,8 +3,6 @@
 HEADGATE_HISTORIES sets how many histories, HEADGATE_SEED replays one. The oracle is tried on planted faults, too.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

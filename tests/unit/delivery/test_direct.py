@@ -3,8 +3,6 @@
 The histories of test_delivery_histories.py and ../bus/test_feed.py live through it too, with half of the events.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Fan-out: one write per client for its events, whole frames whatever the kernel takes, and never a greenlet switch."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The record of events that did not reach a client, and the notices that it becomes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The newest frame of each topic: older ones go, the limits of the queue hold, and the log's order comes back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A client and a log that goes on in another epoch: the notice to it, by its phase and its pressure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Frames of entries of the log: the same in C and in Python, for entries as log.lua writes them and for any other."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

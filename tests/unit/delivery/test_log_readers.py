@@ -1,7 +1,5 @@
 """Log readers: the events for one client in one turn, and the owner of the next turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any

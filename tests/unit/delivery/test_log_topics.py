@@ -1,7 +1,5 @@
 """Topics and times of the log, remembered: one reading of Redis for all clients, and only so much of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The subscription matcher against the plain definition of matching, whatever the order of adds, removes and matches."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Pages of the log, shared by all readers: their content, their cost, their forgetting."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import tracemalloc

@@ -1,7 +1,5 @@
 """The map of patterns against the plain definition of matching, and the work that patterns made to be costly cause."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

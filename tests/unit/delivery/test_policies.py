@@ -1,7 +1,5 @@
 """The subscriptions of one client: their policies, the topics that reach them, and the policy that decides."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Where a past begins: the same events as by going through the whole log for each pattern, out of one reading for all."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The router: which events become which slices, for whom, and at what cost for events that no client wants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

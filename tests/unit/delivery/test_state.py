@@ -1,7 +1,5 @@
 """The states of a client: every step that the table has, none that it does not, and no way out of order."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """The tallies of single events: which have one, their counts, and that they are bounded."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Events with recorded traces: one for each event and gateway, when it was routed and delivered, and bounded."""
 
-from __future__ import annotations
-
 from headgate.delivery.fanout import Matched, Router
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.tally import MAX_TRACED, Tallies, Traced

@@ -1,7 +1,5 @@
 """A client of the doctor's: packets in, the welcome and arrivals out; why it is not connected."""
 
-from __future__ import annotations
-
 import json
 import queue
 import socket

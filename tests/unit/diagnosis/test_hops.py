@@ -1,7 +1,5 @@
 """The time of a hop, and its verdict."""
 
-from __future__ import annotations
-
 from headgate.diagnosis.doctor import SLOW_S, Probe
 from headgate.events.topic import PROBE
 from headgate.runtime.check_result import Verdict

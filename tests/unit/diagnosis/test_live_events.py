@@ -1,7 +1,5 @@
 """Live events as they pass through Redis, on a link that a test plays."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.diagnosis import live_events

@@ -1,7 +1,5 @@
 """The clocks, the machine's limits, and those that gateways report."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

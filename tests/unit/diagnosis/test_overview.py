@@ -1,7 +1,5 @@
 """The faults in the view of `headgate status`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

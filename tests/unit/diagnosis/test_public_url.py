@@ -1,7 +1,5 @@
 """The remedy for a connection that a page could not have."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A trace of one event, on answers of Redis that the test gives; tests/integration/cli/test_trace.py has a real one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """From a value to JSON: as it is, or an error."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import datetime

@@ -1,7 +1,5 @@
 """New ids: each is used once, whatever the fate of the process."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """Numbers from an application: an invalid one is refused with one clear error, before anything is sent."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

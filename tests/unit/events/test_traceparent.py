@@ -1,7 +1,5 @@
 """The traceparent of an event: valid ones, by W3C Trace Context level 2, and that a malformed one is dropped and counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.events.event import HEADER_TAG, MAX_HEADER_BYTES, decode_message, read_offset

@@ -1,7 +1,5 @@
 """The Flask extension in a process without a gateway: a worker of a web server, Celery, cron. It has no Redis."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import wraps

@@ -1,7 +1,5 @@
 """email/address.py: which texts are an address, and their one spelling."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.consumers.email.address import check_address, read_mailbox

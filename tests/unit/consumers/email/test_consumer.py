@@ -1,7 +1,5 @@
 """The email consumer with an postbox in memory: its recipients, its mails, their time, and tricks that it never lets through."""
 
-from __future__ import annotations
-
 import sys
 import time
 import types

@@ -1,7 +1,5 @@
 """email/message.py: headers with the intended values and nothing else, and bodies that arrive unchanged."""
 
-from __future__ import annotations
-
 import base64
 import re
 from email import message_from_bytes, policy

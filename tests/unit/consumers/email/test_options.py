@@ -1,7 +1,5 @@
 """email_options.py: the faults of a table of an email consumer, each in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """email/smtp.py: the meaning of each answer of a mail server, and the pauses while it gives no service."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.consumers.base import Reject, Retry

@@ -1,7 +1,5 @@
 """Alert rules: when they fire, when they are over, and what a pause, a jump or a crash does to them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

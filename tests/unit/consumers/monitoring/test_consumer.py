@@ -1,7 +1,5 @@
 """The monitoring consumer: its options, its counts and their places, and how it judges, with a state in memory and its clock."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import socket

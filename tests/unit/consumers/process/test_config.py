@@ -1,7 +1,5 @@
 """The configuration file: its settings and consumers, and one exact line for everything that can be wrong in it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

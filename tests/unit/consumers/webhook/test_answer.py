@@ -1,7 +1,5 @@
 """webhook/post.py: the meaning of each status, and the times that a receiver asks for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

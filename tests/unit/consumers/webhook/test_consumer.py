@@ -1,7 +1,5 @@
 """The webhook with a post in memory: its requests, the pauses that a receiver asks for, and the faults of its options."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

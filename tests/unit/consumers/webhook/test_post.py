@@ -1,7 +1,5 @@
 """webhook/post.py on connections in memory: one deadline, invalid answers, bodies, and the tried addresses."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable, Iterator

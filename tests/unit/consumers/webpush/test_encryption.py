@@ -1,7 +1,5 @@
 """Encryption and signatures of Web Push, held to the example of RFC 8291 and to a reader that shares no code with them."""
 
-from __future__ import annotations
-
 import base64
 import json
 

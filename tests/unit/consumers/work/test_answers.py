@@ -1,7 +1,5 @@
 """The return values of a consumer's code; the log has the error for anything else."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Back-off: the ceiling doubles up to the last, and the jitter is full."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.consumers.work.worker import delay_s

@@ -1,7 +1,5 @@
 """The leases of a worker: kept from a third of their length on, until the work is about to be answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import pytest

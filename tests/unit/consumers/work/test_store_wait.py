@@ -1,7 +1,5 @@
 """A worker's wait for something new, and its end: on a model of the connection, so that the end comes at each moment of it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Tasks: packing and unpacking, and names that sort by time."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """wants.py: an application's function that answers, raises, blocks, or returns something else."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Frames from server to client: read back by another implementation, the parser of the `websockets` package."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The wire: packets are what a Socket.IO decoder reads, payload bytes untouched, names as the browser's."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The requests of clients: read into typed values, or refused with the field and the allowed values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The text of a stream: its events, its notices, and above all its cursor."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fixtures of several tests of a gateway's parts: a connection that records its messages, a small Redis, a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

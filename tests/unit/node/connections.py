@@ -1,7 +1,5 @@
 """Connections, clients and namespaces that record the gateway's calls. No sockets, no Redis."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, cast
 

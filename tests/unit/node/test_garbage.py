@@ -3,8 +3,6 @@
 Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 In the test's own process, on a model of Redis (tests/support/gateway_here.py). test_joining.py has the way in.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis, served in three ways.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Health: ready means that events flow, that revocations are known, and that the gateway stays."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -3,8 +3,6 @@
 The bus is not started. Its position and its lineage are the test's, and so is the Redis that knows the log's head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 

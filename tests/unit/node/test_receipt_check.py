@@ -1,7 +1,5 @@
 """The check of receipts: a receipt from elsewhere is counted and logged once a fence has proven it, and nothing else."""
 
-from __future__ import annotations
-
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Settings that change while a gateway runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The parts of presence one by one: places of connections, leases, writes, a room, its watchers, the rooms of a process."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

@@ -3,8 +3,6 @@
 HEADGATE_HISTORIES sets how many are tried (`make fuzz`: 20,000). One that fails is named by its number; HEADGATE_HISTORY runs it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """API keys in Redis: kept until their revocation, bounded in number. On a small Redis in this process."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.errors import LimitReached

@@ -1,7 +1,5 @@
 """Events in batches: bounded calls in order, and a reply for each event out of the lines that a batch answers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

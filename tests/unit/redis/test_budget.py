@@ -1,7 +1,5 @@
 """The budget of a call and the circuit breaker of an address: what an outcome means, and which calls may begin then."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

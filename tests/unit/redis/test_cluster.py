@@ -1,7 +1,5 @@
 """A Cluster's URL, the slot of a command, and the topology: which node is asked, when, and the use of its answer."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The client of a Cluster, on nodes that answer from a script: where each command goes; the effect of MOVED and silence."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace

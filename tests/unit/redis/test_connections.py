@@ -1,7 +1,5 @@
 """A Redis URL alone, without a connection: whether it is valid, and whether its server should have a password."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

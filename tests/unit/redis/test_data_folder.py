@@ -1,7 +1,5 @@
 """The record in the data folder: a crash may leave anything there, and looking for a server never fails on it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

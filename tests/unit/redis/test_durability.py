@@ -1,7 +1,5 @@
 """How many replicas "all" are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headgate.redis.durability import GONE_S, Replicas, count_online, read_durable

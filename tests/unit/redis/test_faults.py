@@ -1,7 +1,5 @@
 """Errors of redis-py and of the connection become errors of our tree: distinguished by the code of the reply, with an advice."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 

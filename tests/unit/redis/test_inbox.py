@@ -1,7 +1,5 @@
 """Inboxes: a page is never older than the events of its client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import MappingProxyType
 

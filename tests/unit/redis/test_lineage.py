@@ -1,7 +1,5 @@
 """The lineage of a log: the positions on the line that leads to its head."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from hypothesis import given

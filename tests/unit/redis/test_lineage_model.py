@@ -3,8 +3,6 @@
 HEADGATE_HISTORIES sets how many random histories are tried, HEADGATE_SEED where they begin (`make fuzz`: 1,000,000).
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Loads in Redis: reported, read, gone with their process, and an operator's wish. On the small Redis of the tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.errors import InvalidRequest

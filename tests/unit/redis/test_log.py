@@ -1,7 +1,5 @@
 """An entry of the log: the event in it, or the error of an undeliverable one."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

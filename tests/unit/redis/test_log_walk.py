@@ -1,7 +1,5 @@
 """The walk through the log, held against an oracle that knows every event which was ever at every offset."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Which receipts a publisher reports to a Redis that it connects to."""
 
-from __future__ import annotations
-
 from headgate.redis.bounded import MAX_EPOCHS, NewestReceipts
 
 

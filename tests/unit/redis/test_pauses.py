@@ -1,7 +1,5 @@
 """Pauses in Redis: kept with their end by Redis' clock, bounded in number. On a small Redis in this process."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

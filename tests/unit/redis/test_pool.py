@@ -1,7 +1,5 @@
 """The pool of connections: the owner of each one, the waiters, and which one is asked whether it is open."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Commands to Redis about presence, and how its answers are read. tests/integration/redis/test_presence.py asks a real one."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The switch of an address: when it is asked, and which connections leave."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.redis.primary_switch import (

@@ -1,7 +1,5 @@
 """The program of the private Redis: which one is taken, and the error without one."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Questions to all gateway processes: which answer, which are named as silent, and how long a caller waits. On a small Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The parser of our connections: replies in any pieces, and whether anything is left."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The URL of a Redis with Sentinels."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.errors import BusRefused, SettingsError

@@ -1,7 +1,5 @@
 """The advice that `headgate check` gives about a Redis server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

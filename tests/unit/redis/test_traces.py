@@ -1,7 +1,5 @@
 """The gateways' reports of single events, on a small Redis in the tests' process."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.errors import BusRefused

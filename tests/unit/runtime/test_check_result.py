@@ -1,7 +1,5 @@
 """A finding is one line for a person."""
 
-from __future__ import annotations
-
 from headgate.runtime.check_result import Verdict, count, fault, ok, unknown, warning
 
 

@@ -1,7 +1,5 @@
 """Greenlets that are used again."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator
 

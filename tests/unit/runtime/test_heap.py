@@ -1,7 +1,5 @@
 """The garbage collector of this very process: cycles go away, lasting objects are frozen, and each pause is counted."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

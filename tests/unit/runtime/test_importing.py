@@ -1,7 +1,5 @@
 """A name is checked before anything is started, without an import."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

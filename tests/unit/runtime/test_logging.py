@@ -1,7 +1,5 @@
 """The log: the form of its lines, and the throttle of those that clients can cause at will."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

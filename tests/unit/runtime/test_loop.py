@@ -1,7 +1,5 @@
 """Timers without a greenlet, and long work that leaves others their turns."""
 
-from __future__ import annotations
-
 import gc
 import socket
 import time

@@ -1,7 +1,5 @@
 """The one state machine."""
 
-from __future__ import annotations
-
 from enum import Enum, IntEnum
 
 import pytest

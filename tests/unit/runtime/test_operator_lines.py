@@ -1,7 +1,5 @@
 """Lines for the operator: one write each, so that a killed process leaves a whole line or none."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Rounds: one at a time, sooner in a hurry, and none after the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import gevent

@@ -1,7 +1,5 @@
 """The servers that carry no WebSocket of ours."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.runtime.servers import instead, instead_for_sockets, server_of

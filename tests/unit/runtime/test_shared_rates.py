@@ -1,7 +1,5 @@
 """Shared rates on a clock of the test's own: processes report to each other what callers have spent when the test says so."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

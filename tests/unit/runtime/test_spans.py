@@ -1,7 +1,5 @@
 """Spans of events with the real API and SDK of OpenTelemetry, exported into memory; and that nothing happens without them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

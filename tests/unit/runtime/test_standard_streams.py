@@ -1,7 +1,5 @@
 """Standard output and error of a serving process: no write waits, and dropped lines are counted and reported."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """StatsD: the lines, how they are packed, and that nothing about the network ever raises or waits. Real UDP."""
 
-from __future__ import annotations
-
 import select
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The watchdog: the blocking code is named once, and a running loop is left alone."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

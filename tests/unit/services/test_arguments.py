@@ -1,7 +1,5 @@
 """Wrong arguments from applications: one error that names the argument, before Redis is asked."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import Callable

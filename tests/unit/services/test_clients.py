@@ -1,7 +1,5 @@
 """Questions about clients with a refusal before Redis is asked."""
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64encode
 from typing import Any
 

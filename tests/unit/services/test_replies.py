@@ -1,7 +1,5 @@
 """Replies of something that is like Redis but is not, and connections while the interpreter ends: errors of our tree."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The subscriber without a Redis: its arguments, random histories of its log, and its patience."""
 
-from __future__ import annotations
-
 import random
 from datetime import datetime
 from threading import Thread, current_thread

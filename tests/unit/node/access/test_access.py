@@ -1,7 +1,5 @@
 """Access, built whole: clients without the right to stay are found and handed over. Real counters, no Redis, no sockets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, cast
 

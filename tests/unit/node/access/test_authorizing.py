@@ -1,7 +1,5 @@
 """`authorize`: an application is asked about each pattern, after the grants. On a model of Redis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gevent

@@ -1,7 +1,5 @@
 """The watch on places, step by step on a small Redis in this process: reported, asked, lost, unreachable and given back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Logins: authenticator, revocations and an address's failures decide about a handshake. On a clock of the test's own."""
 
-from __future__ import annotations
-
 import json
 from asyncio import CancelledError
 from collections.abc import Callable

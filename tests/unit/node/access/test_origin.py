@@ -1,7 +1,5 @@
 """Hosts and origins: a table of deployments and of the headers from a browser, a proxy or an attacker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

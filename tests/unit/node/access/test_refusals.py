@@ -1,7 +1,5 @@
 """Refusals: each is counted and reported; a client that is refused too often is disconnected."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headgate.errors import BusUnavailable, Forbidden

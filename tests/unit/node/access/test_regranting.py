@@ -1,7 +1,5 @@
 """Other grants for connected clients, on all gateways. On models of Redis (tests/support/people_here.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import monotonic
 from typing import Any

@@ -1,7 +1,5 @@
 """The answers of a gateway process: bounded, in time, and with every fault reported. On a small Redis and the test's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast

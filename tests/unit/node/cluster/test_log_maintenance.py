@@ -1,7 +1,5 @@
 """The upkeep of logs: the words on time, the room that it makes, its lines in the log. On a clock and a log of the test's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Pauses: refused while they last, with a time to come back after. On a clock of the test's own; no Redis answers here."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """The vitals of all processes put together: sums, rates, percentiles; what is silent, what starts from zero. No I/O, no clock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

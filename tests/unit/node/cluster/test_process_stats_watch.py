@@ -1,7 +1,5 @@
 """The watch on vitals, look by look, on a small Redis in this process: asked for by a console's page only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, cast
 

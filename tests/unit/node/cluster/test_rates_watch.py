@@ -1,7 +1,5 @@
 """The watch on rates, step by step on a small Redis in this process: reported, heard, lost, unreachable and taken out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The push to StatsD: counts since the last time, timings with their sample rate, to a real socket."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterator

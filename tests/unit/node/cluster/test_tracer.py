@@ -1,7 +1,5 @@
 """The tracer: tallies go to Redis once a second and at the end, and a fault costs nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The balance: which process moves clients, how many and when it ends. Several processes on one simulated clock; no I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from random import Random

@@ -1,7 +1,5 @@
 """The clients of all gateways: seen, looked up and disconnected from anywhere. On models of Redis (people_here.py)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

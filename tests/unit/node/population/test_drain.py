@@ -1,7 +1,5 @@
 """The drain: clients are notified, and end in turn. On a clock of the test's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

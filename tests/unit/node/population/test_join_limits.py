@@ -3,8 +3,6 @@
 A session is pending until it joins, and again when its client has left or was disconnected.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

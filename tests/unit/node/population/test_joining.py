@@ -3,8 +3,6 @@
 On a gateway in the test's own process, on a model of Redis (tests/support/gateway_here.py).
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rebalancing of gateway processes, tick by tick on a small Redis in this process: occasions, moves, and their end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any

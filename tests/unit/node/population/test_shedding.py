@@ -1,7 +1,5 @@
 """Shedding: newcomers are refused without room or with a late loop, and come in again. On a clock of the test's own."""
 
-from __future__ import annotations
-
 from functools import partial
 from random import Random
 

@@ -1,7 +1,5 @@
 """Handlers: each request of a client is acknowledged, with its outcome or with the error that refused it."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A trace asks the pages of a gateway: the meaning of handled, the asked pages, and how long a caller waits."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Page requests: each is answered once, whatever its function does, and functions are bounded until they have ended."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests about presence in a gateway on models of the bus and of presence in Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

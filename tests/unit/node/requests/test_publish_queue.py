@@ -1,7 +1,5 @@
 """The queue of publishing: the events of a moment go in one round trip, in order, bounded, each event for itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 

@@ -3,8 +3,6 @@
 In virtual time, on a model of Redis. HEADGATE_SEED replays one history. The oracle is tried on planted faults, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

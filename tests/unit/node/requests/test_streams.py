@@ -4,8 +4,6 @@ In the test's own process, on a model of Redis (tests/support/gateway_here.py); 
 processes and sockets.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import time

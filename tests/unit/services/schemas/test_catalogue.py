@@ -1,7 +1,5 @@
 """The catalogue: which file is for which pattern, the targets of references, and one clear error for each fault of a file."""
 
-from __future__ import annotations
-
 import socket
 from typing import NoReturn
 

@@ -1,7 +1,5 @@
 """The check at publish: off, warn or refuse; the source of the schemas; and the effect of unreadable ones."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

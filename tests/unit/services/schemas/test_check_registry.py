@@ -1,7 +1,5 @@
 """Where schemas come from: when the registry is read again, by whom, and the rule until then. A registry in memory."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

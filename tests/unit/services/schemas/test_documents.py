@@ -1,7 +1,5 @@
 """The files of schemas: which files of a folder count, how many there may be, and their version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

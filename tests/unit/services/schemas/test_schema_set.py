@@ -1,7 +1,5 @@
 """A set of schemas: the rules for a topic, and how a violation is reported."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

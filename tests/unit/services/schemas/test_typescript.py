@@ -3,8 +3,6 @@
 web/test/types.test.js compiles the golden text with the oldest and the newest TypeScript.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`_socket.socket._accept`, by which the listener accepts connections (transport/http_listener.py)."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import closing

@@ -3,8 +3,6 @@
 The tests of the listener run on the model (tests/support/model_links.py). Here both show each behaviour that those tests need.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -5,8 +5,6 @@ with it. The floor in `pyproject.toml` is the lowest version with which this fil
 tests/integration/transport are green. `TRIED` names the minor versions with which they are; a server warns of any other.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from importlib.metadata import requires, version

@@ -1,7 +1,5 @@
 """The corners of gunicorn that workers/gunicorn_worker.py relies on. A new version that moves one fails here."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

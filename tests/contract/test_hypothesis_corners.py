@@ -1,7 +1,5 @@
 """Hypothesis' choice of examples. Every run of the test command draws the same ones."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

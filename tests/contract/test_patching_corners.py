@@ -1,7 +1,5 @@
 """gevent asks for its plugins by the function that headgate.runtime.patching answers from one search."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

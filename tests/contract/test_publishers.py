@@ -1,7 +1,5 @@
 """One contract for both publishers: the same receipts, errors, ids and promises, from threads and from an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

@@ -1,7 +1,5 @@
 """The part of PyJWT that verifies our tokens: its algorithms, called as its own `decode` calls them."""
 
-from __future__ import annotations
-
 import inspect
 
 import jwt

@@ -1,7 +1,5 @@
 """Private or undocumented corners of redis-py and hiredis that headgate.redis relies on; each is named here once."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from typing import Any

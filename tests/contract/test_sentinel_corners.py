@@ -4,8 +4,6 @@ The pool calls `connect()` before it gives a connection to a caller, and `discon
 `host` and `port` count when they are set before that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

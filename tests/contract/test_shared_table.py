@@ -1,7 +1,5 @@
 """The shared table keeps its promises on a real Redis and on the model: under kills, partitions, clock steps and failovers."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast

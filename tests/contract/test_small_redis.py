@@ -1,7 +1,5 @@
 """The small Redis of the tests (tests/support/small_redis.py) answers as a real one does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The files of examples/deploy: their content fits the gateway, and their parts fit each other."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The files around the code: locks, containers, continuous integration. Read, not run, so no engine is needed."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Every name in the documentation exists: files, headings, settings, metrics."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

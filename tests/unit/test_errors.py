@@ -1,7 +1,5 @@
 """The error tree: every refusal has a wire word, parts in JSON, and text that a hostile value cannot flood."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

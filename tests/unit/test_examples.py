@@ -1,7 +1,5 @@
 """The promises of examples/: each is small, and its page is short, names its commands and shows a picture."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

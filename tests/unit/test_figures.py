@@ -1,7 +1,5 @@
 """A figure, a size, a limit or a version on several pages has one source, and each page agrees with it."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

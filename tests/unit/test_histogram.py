@@ -1,7 +1,5 @@
 """A histogram of times: its buckets, its sum, its greatest, sums without loss, and its form as text."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

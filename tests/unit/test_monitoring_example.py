@@ -3,8 +3,6 @@
 `make monitoring` has the real Prometheus read both, and Grafana's own types check the dashboard.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

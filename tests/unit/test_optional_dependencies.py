@@ -1,7 +1,5 @@
 """The message about a missing package, which must name an extra that brings it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

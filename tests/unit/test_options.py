@@ -1,7 +1,5 @@
 """Options: tables inside tables, and places; test_settings.py has those of settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """docs/schemas.md: its files are schemas, its types are those that the command writes, and its error is the error."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

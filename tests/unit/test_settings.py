@@ -1,7 +1,5 @@
 """Settings: read once from mappings, later ones win, every fault reported together, secrets hidden."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from itertools import product

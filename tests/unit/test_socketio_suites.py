@@ -1,7 +1,5 @@
 """The comparison of an outside suite's outcomes with the list of expected differences."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.socketio_suites import surprises

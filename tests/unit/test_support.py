@@ -1,7 +1,5 @@
 """The table of docs/support.md with the tests of the browser client: each row as the tests and the lock files have it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The fixture `published`: its records, its answers, and that it refuses the same as a publisher."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The ready-made server over Flask's own client, with a recording gate: no Redis, no socket."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The application as a whole: with the demo and without, its settings, its files, and the headers of its answers."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

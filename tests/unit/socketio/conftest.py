@@ -1,7 +1,5 @@
 """Applications on headgate.socketio in one process, and their ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

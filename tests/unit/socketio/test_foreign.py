@@ -1,7 +1,5 @@
 """The look at an event of another process: it has the event's receivers exactly when its JSON does."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

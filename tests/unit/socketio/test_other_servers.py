@@ -1,7 +1,5 @@
 """A socket taken away from another WSGI server: over socket pairs, in one process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Socket.IO packets of clients, checked one by one. Each row is a packet that python-socketio would dispatch or fail on."""
 
-from __future__ import annotations
-
 import pytest
 from socketio.packet import Packet
 

@@ -1,7 +1,5 @@
 """docs/socketio.md has every option with its default."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

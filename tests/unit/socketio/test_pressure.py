@@ -1,7 +1,5 @@
 """A client that reads slowly, or not at all: emits to it wait, broadcasts follow the server's policy, and it alone is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

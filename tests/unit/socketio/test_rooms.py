@@ -1,7 +1,5 @@
 """Client managers with a queue between processes: events of another process go out by our fan-out, and wait for no client."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

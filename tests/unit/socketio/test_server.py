@@ -1,7 +1,5 @@
 """`headgate.socketio.Server` beside python-socketio's: options, limits, reasons, logs, tasks, test clients, admin counts."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

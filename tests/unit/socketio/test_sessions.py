@@ -3,8 +3,6 @@
 The application and the browser are those of tests/support/socketio_application.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

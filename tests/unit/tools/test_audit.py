@@ -1,7 +1,5 @@
 """`make audit`: the services' findings are reported, and an unanswered query is never taken for nothing found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

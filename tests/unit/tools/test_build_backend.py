@@ -3,8 +3,6 @@
 tests/integration/packaging has the wheel and the sdist themselves.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

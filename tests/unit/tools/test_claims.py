@@ -1,7 +1,5 @@
 """A promise names the tests that prove it, and they are there."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.claims import PAGE, claims, faults, main

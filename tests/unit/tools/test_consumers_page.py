@@ -1,7 +1,5 @@
 """The page about consumers: its tables are those of the code, its examples are right."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

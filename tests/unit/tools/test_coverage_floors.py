@@ -1,7 +1,5 @@
 """The floors of branch coverage: how a package is measured, and the lines that name the fault."""
 
-from __future__ import annotations
-
 from tools.coverage_floors import faults, measured, possible_floor
 
 

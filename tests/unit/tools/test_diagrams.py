@@ -1,7 +1,5 @@
 """Mermaid diagrams of the pages are drawn for the site, as their pages have them now."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 

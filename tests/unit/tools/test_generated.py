@@ -1,7 +1,5 @@
 """Pages that are written from the code: which ones are stale, what writing mends, and that they are whole."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import ModuleType

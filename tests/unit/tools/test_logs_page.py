@@ -1,7 +1,5 @@
 """docs/logs.md: every event that the code writes is in its table, and every event that operators are asked to watch exists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

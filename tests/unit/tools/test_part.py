@@ -1,7 +1,5 @@
 """tools/part.sh, tools/node_report.mjs and tests/conftest.py: the last lines of the test command name the failures."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Cutting a release, in a small repository: the written files, and that nothing is written after a fault."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from datetime import date

@@ -1,7 +1,5 @@
 """The bill of materials lists the pins of the lock files, all of it and nothing else, and is the same for the same locks."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

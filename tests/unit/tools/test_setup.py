@@ -1,7 +1,5 @@
 """The C extension before it is compiled: the builds with it, its needs, and the line that names the missing part."""
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """The table of the transport is read from the sources."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

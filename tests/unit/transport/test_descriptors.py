@@ -1,7 +1,5 @@
 """The shares of the descriptors: the clients' share, the gateway's own, and those held for health pages."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """A socket taken away from the HTTP server, and one of a watched poll: over socket pairs, in one process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """The Engine.IO server's answers over HTTP, called as a WSGI application: no socket, no process."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Engine.IO over HTTP: lengths and handshakes, without a server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The first request of a connection: a route without waits is asked at once, and any other request goes to a handler."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """From bytes to messages: any split of the stream, any fragmentation, and every limit, without a socket."""
 
-from __future__ import annotations
-
 import collections
 from itertools import pairwise
 

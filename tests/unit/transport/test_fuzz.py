@@ -4,8 +4,6 @@
 a real server.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """A connection with a next request that names a session of another process goes on there, with the bytes that were read of it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The heartbeat of a session, on a clock that the test moves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Answers of the HTTP server itself: whole, in the shape of every refusal, and with a reason."""
 
-from __future__ import annotations
-
 import json
 
 from headgate.transport.http_answers import NO_ROOM_RETRY_S, error_answer, http_error, no_room

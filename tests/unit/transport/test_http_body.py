@@ -1,7 +1,5 @@
 """`wsgi.input`, over pieces that the test makes, and the rest of a body that was not read."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """One HTTP connection, by a peer with bytes and pauses that the test chooses: where a request ends, and how long it may take."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How long a peer may keep us waiting: the rule, on a clock of the test's own."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,8 +3,6 @@
 The other readers are h11 and, where it is installed, llhttp (httptools).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Requests with an answer below WSGI: by their route, in order, within the limits of the connection."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

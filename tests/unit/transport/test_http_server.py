@@ -1,7 +1,5 @@
 """Which connections and requests there is room for, over socket pairs; and the listening socket of the server."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """An application's rights by PEP 3333, and the output for it."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Packets of a browser: the rate limit first, then their type, then the application."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

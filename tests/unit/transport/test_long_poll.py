@@ -1,7 +1,5 @@
 """The HTTP side of a session: polls and bodies that wait, and the frames of its last poll. Two polls at once: test_engine.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

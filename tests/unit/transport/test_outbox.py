@@ -1,7 +1,5 @@
 """The sending half of a session over a socket pair: direct writes, corks, holds, and the rest of a cut write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The address for the counts of a request: seen through the proxies in front, whose headers alone count, in one spelling."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -6,8 +6,6 @@ A client follows HTTP/1.1 (RFC 9112 section 9.3.2). It sends requests ahead, rea
 an answer again over a new connection.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import zlib

@@ -1,7 +1,5 @@
 """The client queue: bounds in frames and bytes, the control lane ahead, exact accounting. Checked against a naive oracle."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -1,7 +1,5 @@
 """A session from its beginning to its end, and the table of its states. Upgrades: test_upgrade.py; polls: test_long_poll.py."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress

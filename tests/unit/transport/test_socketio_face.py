@@ -1,7 +1,5 @@
 """The gateway's face of python-socketio, over polling sessions of the test: no socket, no process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Socket.IO packets of the gateway's clients: read as python-socketio reads them, checked, and written as it writes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The pipe between a browser's TLS socket and a session's plain one: bytes, back-pressure, and the end of either side."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import struct

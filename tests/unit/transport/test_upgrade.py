@@ -1,7 +1,5 @@
 """The move of a session from polling to a WebSocket: `2probe`, `3probe`, `5`, and everything else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

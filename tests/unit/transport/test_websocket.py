@@ -1,7 +1,5 @@
 """The order of bytes on one wire, when its owner calls back into it. A socket pair and no loop, so nothing waits here."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace

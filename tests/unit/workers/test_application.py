@@ -1,7 +1,5 @@
 """An application before it is served: its additions, and its own parts. No gateway is started."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

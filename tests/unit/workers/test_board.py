@@ -1,7 +1,5 @@
 """The board: the workers' knowledge of each other, in memory that all of them share; and which has the next turn to accept."""
 
-from __future__ import annotations
-
 import os
 import random
 

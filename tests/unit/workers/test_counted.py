@@ -1,7 +1,5 @@
 """The counts of several workers as those of one gateway, and of an ended worker."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 

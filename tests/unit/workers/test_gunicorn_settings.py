@@ -1,7 +1,5 @@
 """gunicorn's settings: the refused ones, and those without a meaning."""
 
-from __future__ import annotations
-
 import gunicorn.config
 import pytest
 

@@ -1,7 +1,5 @@
 """The shared state of one process manager's workers: the configuration file, read again with gunicorn's own configuration."""
 
-from __future__ import annotations
-
 import os
 import queue
 import signal

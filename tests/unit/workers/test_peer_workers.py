@@ -1,7 +1,5 @@
 """The workers of one port: the owner in a session id, a connection for a sibling, their counts, and the health of all."""
 
-from __future__ import annotations
-
 import socket
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The configuration file of a process that serves, read again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A handed-over connection belongs to one worker at any moment, however slow the other is."""
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

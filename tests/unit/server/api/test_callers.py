@@ -1,7 +1,5 @@
 """The caller of a request whose body names the namespace: which namespaces are tried."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.auth.identity import Handshake, Identity

@@ -1,7 +1,5 @@
 """Every refusal over HTTP is a problem, with the status that fits its code."""
 
-from __future__ import annotations
-
 import pytest
 from flask.testing import FlaskClient
 

@@ -1,7 +1,5 @@
 """Health for operators of the gateway: alive, ready, and its figures; strangers learn no addresses."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

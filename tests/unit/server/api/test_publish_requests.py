@@ -1,7 +1,5 @@
 """Publishing below WSGI: the answers of Flask to the byte; and Flask wherever an application has its own in between."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Shares of running searches and of bodies on their way: a bound for each caller, and one for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """The book of the demo: published before it counts, bounded, and the same in the next process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The demo's routes: orders that users with a token change for all pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

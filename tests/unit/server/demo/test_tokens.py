@@ -1,7 +1,5 @@
 """The demo's tokens: good for a while, with the secret of their server only, and for the orders."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Trouble of the demo: only where there is an operator, one at a time, bounded, and on time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

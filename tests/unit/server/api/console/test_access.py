@@ -1,7 +1,5 @@
 """Access to the console: by key, by the application's word, for how long; and the proof for an action. On a test's clock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The console's routes over Flask's own client: off by default, the page to sign in, the page, actions, and their audit."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

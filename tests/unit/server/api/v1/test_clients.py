@@ -1,7 +1,5 @@
 """Clients over /api/v1: the questions to all gateways, and how their answers are reported. With recorded questions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Requests to /api/v1: the steps of each, in order, and the duties of HTTP. With a recording gate and a small Redis."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The OpenAPI document: made from the table, served, and complete. test_api_v1_served.py compares it with the server."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Keys, pauses and namespaces over /api/v1, on a small Redis in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

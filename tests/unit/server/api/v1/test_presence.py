@@ -1,7 +1,5 @@
 """`GET /api/v1/presence` over a recording gate."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Problems: every refusal of /api/v1 has one shape, its code is described, and a fault in a body names its place."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Publishing over HTTP: the grant, the receipt, and refused bodies and callers."""
 
-from __future__ import annotations
-
 import pytest
 from flask.testing import FlaskClient
 

@@ -1,7 +1,5 @@
 """The publisher for asyncio against a real Redis: its additions to the contract of both publishers (tests/contract)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Receipts with the reach of an event, and the fate of events when Redis loses the end of its log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 

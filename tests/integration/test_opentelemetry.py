@@ -4,8 +4,6 @@ The test command receives OTLP over HTTP in its own process, with OpenTelemetry'
 tracing` runs the same with the real OpenTelemetry Collector.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

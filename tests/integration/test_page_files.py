@@ -1,7 +1,5 @@
 """The browser client that an application serves for a script tag: the headers for browsers and caches. Needs `npm run build`."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The publisher against a real Redis: receipts, and honest errors with a stopped, killed, full or forbidding Redis."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

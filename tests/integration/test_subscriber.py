@@ -1,7 +1,5 @@
 """The subscriber against a real Redis: events and gaps in order, cursors, waiting, faults, and `async for`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

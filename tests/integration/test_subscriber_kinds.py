@@ -1,7 +1,5 @@
 """The publisher for asyncio and the subscriber with Sentinels and on a Cluster: both go on after a failover."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Every name and namespace is judged in tests/unit/node/access/test_logins.py; here the judgement is wired into a gateway.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Each decision is proven where it is made (tests/unit/auth, tests/unit/node, test_revocation.py); here it is wired.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import json

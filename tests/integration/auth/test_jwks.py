@@ -1,7 +1,5 @@
 """One fetch of an issuer's keys from a real HTTP server, in the test's own process. tests/unit/auth has the plan of fetches."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Revocations in a real Redis: stored, ended, bounded, and heard by the watch of a gateway. In the test's own process."""
 
-from __future__ import annotations
-
 import os
 import queue
 import threading

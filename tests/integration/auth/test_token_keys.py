@@ -1,7 +1,5 @@
 """Keys that change while the gateway runs: an issuer's, fetched from its address, and those of a file, after SIGHUP."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

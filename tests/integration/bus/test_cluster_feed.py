@@ -3,8 +3,6 @@
 One Cluster of three primaries, each with a replica, serves all tests; each takes a separate namespace.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ gateway's does. tests/unit/bus has the rules of the feed, and the listener on a 
 still, every order of things. tests/fault has killed, empty, cut and stopped Redis servers of whole gateways.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

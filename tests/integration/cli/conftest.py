@@ -1,7 +1,5 @@
 """The command line with a real Redis: in this process if a command ends by itself, or as a process for tests of that."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`headgate check` against a real Redis."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """`headgate doctor` beside a real gateway with a consumer: every hop, and the view of a bad proxy, origin or Redis."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 A reloaded library makes of a Redis another server with the same data, like a promoted replica.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`headgate publish` and `headgate tail` against a real Redis: output and exit codes."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

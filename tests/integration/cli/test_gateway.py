@@ -1,7 +1,5 @@
 """`headgate serve` before the gateway is loaded. A separate process, as it patches the standard library."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

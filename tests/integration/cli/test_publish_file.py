@@ -1,7 +1,5 @@
 """`headgate publish --file` with its receipts against a real Redis, without a double event in any case."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

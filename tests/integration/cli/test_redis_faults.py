@@ -1,7 +1,5 @@
 """A silent Redis, or another server: every command says so in two lines, with the fault and the remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Redis that takes no events: `check`, `status` and `doctor` say so with the cure, and end with 1."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

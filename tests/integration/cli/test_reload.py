@@ -1,7 +1,5 @@
 """SIGHUP: one process applies its changeable settings while it runs. tests/integration/workers has several."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

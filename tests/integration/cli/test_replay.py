@@ -1,7 +1,5 @@
 """`tail --since`, `replay` and `publish --file` against a real Redis: the log out, and in again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

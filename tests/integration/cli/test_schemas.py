@@ -1,7 +1,5 @@
 """`schemas push`, `list`, `show` and `remove` on a real Redis, and types from the registry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

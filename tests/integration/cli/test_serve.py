@@ -4,8 +4,6 @@ test_redis_faults.py has one of these faults as the process reports it, tests/in
 that is served.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import traceback

@@ -1,7 +1,5 @@
 """A listening socket from systemd outlives the gateway, so that a client of a restart waits, and is answered."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from pathlib import Path

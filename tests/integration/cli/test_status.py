@@ -1,7 +1,5 @@
 """`headgate status` against a real Redis, with the reports of gateways and consumers in it."""
 
-from __future__ import annotations
-
 import json
 import time
 

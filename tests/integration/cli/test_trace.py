@@ -1,7 +1,5 @@
 """`headgate trace` and its HTTP route, on a real gateway, a real Redis and the groups of real consumers."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.error

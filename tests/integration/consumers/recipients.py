@@ -1,7 +1,5 @@
 """Functions that a configuration may name, as `to_function` or `wants`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headgate.consumers.base import Delivery

@@ -1,7 +1,5 @@
 """Apprise against a real receiver, by its own json:// service: messages, failures, redirects, and secrets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """`headgate consume` as an operator runs it: on a real Redis, in the test's own process, and once as a process with signals."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

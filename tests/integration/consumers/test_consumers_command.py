@@ -1,7 +1,5 @@
 """`headgate consumers` as an operator types it: a real Redis, groups of running, stopped and removed consumers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

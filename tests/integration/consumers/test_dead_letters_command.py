@@ -1,7 +1,5 @@
 """`headgate dead-letters` as an operator types it: a real Redis, letters of a real group."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

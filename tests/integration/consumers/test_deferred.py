@@ -1,7 +1,5 @@
 """The deferred tasks of a group in a real Redis: their bound, and the batch that comes together again after a kill."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

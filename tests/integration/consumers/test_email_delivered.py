@@ -1,7 +1,5 @@
 """Mails from the log to the mailbox: a stepped worker on a real Redis, with a postbox in memory, or a real mail server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The consumer of your own that docs/consumers.md shows, run as it stands there."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rights that docs/consumers.md asks for the Redis user of consumers. All works with them, and not with one fewer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """`headgate serve --with-consumers`: the consumers are a process beside the gateway, and live and end with it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import urllib.request

@@ -1,7 +1,5 @@
 """Web Push from an inbox to a push service by TLS: a stepped worker, real Redis, a service that checks and decrypts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

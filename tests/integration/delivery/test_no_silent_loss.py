@@ -5,8 +5,6 @@ resume, stall, trim, FLUSHALL, CLIENT KILL. The model is simple: the publishers'
 suite makes of what each client saw.
 """
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ tests/contract/test_shared_table.py, with tests/integration/redis/test_registry.
 another gateway.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -3,8 +3,6 @@
 tests/unit/node/test_gateway.py has floods, and the limits one by one.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Most run in the test's own process (tests/support/gateway_here.py); a few are pr
 tests/unit/node has everything that needs no Redis.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

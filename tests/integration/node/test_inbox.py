@@ -1,7 +1,5 @@
 """Inboxes over a gateway's own doors: a page reads and changes the inbox of its user, a key with the scope any inbox."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error

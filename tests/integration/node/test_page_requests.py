@@ -1,7 +1,5 @@
 """Page requests without the JavaScript client, over HTTP and by hand, against a real gateway with an application."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.request

@@ -1,7 +1,5 @@
 """A pause in Redis holds on every gateway, and ends by itself. Two gateways as processes on one Redis."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

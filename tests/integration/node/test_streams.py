@@ -3,8 +3,6 @@
 tests/unit/node/requests/test_streams.py has requests, losses and refusals.
 """
 
-from __future__ import annotations
-
 import http.client
 import http.server
 import itertools

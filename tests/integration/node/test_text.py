@@ -4,8 +4,6 @@ The application, the extension and the gateway are the real ones, in the test's 
 tests/unit/node/test_gateway.py and test_joining.py ask the same of requests and CONNECTs over Socket.IO.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Two databases of one Redis are two sites, whatever their namespaces are called, and nothing of one reaches the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any

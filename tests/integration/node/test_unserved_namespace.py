@@ -1,7 +1,5 @@
 """Publishing where no gateway serves: a warning, once, or a refusal, if that was asked for; and the cost of knowing."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Users of any name, through a gateway on a real Redis: their events, presence, seen items."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.auth.identity import Handshake, Identity

@@ -1,7 +1,5 @@
 """The wheel of this checkout, made once for every test that installs it, whichever process of the test run it is in."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`pip install headgate` and its extras, each into a fresh environment: with the lowest versions and the newest."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

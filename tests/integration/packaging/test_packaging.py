@@ -3,8 +3,6 @@
 tests/unit/tools/test_build_backend.py has the lines for each fault.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

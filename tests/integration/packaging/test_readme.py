@@ -4,8 +4,6 @@ A skipped block gives the reason in a comment above it. Only addresses are repla
 the reader's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Presence through gateways on a real Redis: the answers and notices of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Presence on a Cluster, with Sentinels, and as a Redis user with no more than the documented rights: two processes each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The trusted entry of the function library in a real Redis: the strict one's step without its look at the payload."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The function for a batch in a real Redis: each event as by `headgate_append`, and one look, write and answer for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The bounds of Headgate's data in Redis, by their defaults. Together they are less than the private server may take."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A Redis that stands still costs a publisher one budget; after that calls fail at once, and one at a time tries."""
 
-from __future__ import annotations
-
 import contextvars
 import os
 import signal

@@ -1,7 +1,5 @@
 """The client for commands against servers that refuse or do not answer: each refusal is recognised, and nothing is sent twice."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable

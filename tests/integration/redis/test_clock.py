@@ -1,7 +1,5 @@
 """The clock of the data (clock.lua): in a real Redis' Lua, with a wall clock of the tests, against the true time."""
 
-from __future__ import annotations
-
 import json
 import random
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """A real Redis Cluster: publishers, consumers, revocations and the registry, while slots move and nodes fail."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

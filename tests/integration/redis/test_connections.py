@@ -1,7 +1,5 @@
 """Connecting to a Redis, and to other servers: both kinds of connection name the fault and the remedy."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The data folder of a private Redis, when others can write to it: neither a server nor a record in it is trusted."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

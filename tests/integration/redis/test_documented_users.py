@@ -1,7 +1,5 @@
 """The Redis users that the pages recommend: the acts of each, and its refusals, with the rights as the pages have them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

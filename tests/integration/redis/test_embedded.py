@@ -1,7 +1,5 @@
 """The private Redis: its start, its socket, its end with its parent, and the message when it cannot start."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Events by their id, in a real Redis."""
 
-from __future__ import annotations
-
 import pytest
 
 from headgate.redis import event_ids

@@ -1,7 +1,5 @@
 """The function library in a real Redis: what it accepts, appends, publishes, trims and refuses."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

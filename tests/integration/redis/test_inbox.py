@@ -1,7 +1,5 @@
 """Inboxes in a real Redis: the appended, counted, changed, dropped and reported items, against an oracle."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import count

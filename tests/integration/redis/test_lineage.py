@@ -1,7 +1,5 @@
 """Epochs in a real Redis: the writer of each, and that an epoch and an offset name one event for ever."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading a log on a real Redis: pages, holes, undeliverable entries, and searches for where to begin."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

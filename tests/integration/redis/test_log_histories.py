@@ -1,7 +1,5 @@
 """Random histories of one log in a real Redis: the process's memory of it never contradicts the data."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

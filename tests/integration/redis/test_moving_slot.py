@@ -1,7 +1,5 @@
 """The function library on two nodes between which a slot moves key by key, called as clients call it that follow ASK."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Events of users in a real Redis: on the channel of the user, and on that of the topic too while an older gateway listens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 

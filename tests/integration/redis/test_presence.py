@@ -1,7 +1,5 @@
 """presence.lua on a real Redis, beside the model of it that the unit tests use."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """The registry in a real Redis: the gateways of a namespace, when one was last seen, and when a stopping one is the last."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The retention of a log by bytes, in a real Redis: it holds, costs little, and the newest event always stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A round trip on a connection of redis-py's: no reply is ever taken for that of another command, whatever stops one half-way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

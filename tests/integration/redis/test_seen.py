@@ -1,7 +1,5 @@
 """The events that a user's browsers have shown, in a real Redis: of that user and namespace only, and bounded."""
 
-from __future__ import annotations
-
 from headgate.redis.client import Client, call
 from headgate.redis.inbox import MAX_SEEN, SEEN_S, mark_seen, read_user_facts
 from headgate.redis.keys import seen_key

@@ -1,7 +1,5 @@
 """Redis with real Sentinels, where both kinds of client find the primary, before and after a failover."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Heads name the Redis process that they are of, on every connection and to every user, and say whether it is a primary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

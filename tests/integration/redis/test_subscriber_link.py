@@ -1,7 +1,5 @@
 """The Pub/Sub link against a real Redis: its reads, when it breaks, and that its owner is notified."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

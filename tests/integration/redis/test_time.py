@@ -1,7 +1,5 @@
 """Ages in a namespace's log, in a real Redis with a clock that is set an hour on or back: retention by age, ids, upkeep."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The usual event in the function library: fewer commands, and the same effect as the careful way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

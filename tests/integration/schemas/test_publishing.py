@@ -1,7 +1,5 @@
 """Events are held against schemas wherever they are published, from Python, HTTP and pages; also with those of the registry."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """/api/v1 on a real Redis: the log, one event, namespaces, consumers, and keys from their making to their end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

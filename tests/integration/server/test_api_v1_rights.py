@@ -1,7 +1,5 @@
 """A key's rights beyond its namespaces, and a caller's price for work: every operation of the table, on a real Redis."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, cast
 
 import pytest

@@ -4,8 +4,6 @@ Schemathesis sends allowed and forbidden requests, and reads the answers by the 
 each kind for each operation; `make http-api` sends MANY, or HTTP_API_REQUESTS.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Bodies without an end, at a real gateway, where a caller has a bounded part of its memory, and no part of others."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The console's views on a real Redis: Redis itself, consumers and dead letters, topics, a trace, schemas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The demo's data in Redis: orders and a secret, for later processes and those beside."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 

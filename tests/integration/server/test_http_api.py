@@ -1,7 +1,5 @@
 """The HTTP API: access, and the answer, page by page. In this process over a real log, and once over a real connection."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """The real python-socketio client, connected to the namespace `/room` of the application under test."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

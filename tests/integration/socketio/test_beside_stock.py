@@ -4,8 +4,6 @@ Both must send every client the same, in the same order, and so must ours under 
 docs/socketio.md has the intended differences, and not this chat. test_deployments.py has the servers in separate packages.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

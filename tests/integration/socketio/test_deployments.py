@@ -4,8 +4,6 @@
 command, the servers that are dependencies of ours.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """python-socketio's RedisManager on our rooms: two server processes and an emitter outside of them, on a real Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

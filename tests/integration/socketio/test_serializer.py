@@ -4,8 +4,6 @@ tests/unit/socketio/test_sessions.py has the rest: every kind of serializer, mes
 cannot work.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 tests/unit/socketio/test_sessions.py has the rules, packet by packet.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

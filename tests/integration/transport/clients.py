@@ -3,8 +3,6 @@
 Nothing here is shared with the code under test, as frames are those of tests/support/websocket_codec.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -3,8 +3,6 @@
 Its parent's death ends it too, because it reads its standard input to the end. A traceback on its standard error fails the test.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

@@ -4,8 +4,6 @@ The rules are proven where they are decided, in tests/unit/transport: answers to
 (test_frame_parser.py), heartbeat, upgrade and end (test_session.py and the files beside it).
 """
 
-from __future__ import annotations
-
 from tests.integration.transport.clients import Polling, WebSocket, closing
 from tests.integration.transport.server_process import StartServer
 

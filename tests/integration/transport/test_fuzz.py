@@ -3,8 +3,6 @@
 tests/unit/transport/test_fuzz.py has the frames alone, and the packets.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -4,8 +4,6 @@ The rules are proven where they are decided, in tests/unit/transport: frames (te
 bodies (test_engine.py); and of packets in tests/unit/socketio (test_packet_check.py, test_sessions.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 tests/unit/transport/test_http_connection.py has the rules: where a request ends, and how long each part of it may take.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

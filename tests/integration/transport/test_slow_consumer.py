@@ -5,8 +5,6 @@ lanes (test_outbox.py), the write deadline (test_websocket.py), acknowledgements
 (tests/unit/socketio/test_sessions.py).
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions of several workers on one port, where a worker hands a connection to the one that owns its session."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

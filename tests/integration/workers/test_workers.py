@@ -4,8 +4,6 @@ start.
 Each process is for many claims. It is started once, goes through its life in order, and is ended by the test.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """smtp.py against a real mail server: mails that arrive, failures that pass, refusals, and the kept connection."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import socket

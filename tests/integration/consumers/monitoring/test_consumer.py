@@ -1,7 +1,5 @@
 """Monitoring on a real Redis: instances that share one state, silence during a backlog, an alert's way to another consumer."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

@@ -1,7 +1,5 @@
 """The health page against clients that dawdle, over real sockets."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import urllib.request

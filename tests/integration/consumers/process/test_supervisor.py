@@ -1,7 +1,5 @@
 """The end of the consumers of a process, in the test's own process: the order of stopping and of reporting it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The webhook against a real receiver: connections, TLS, deadlines, and the places where nothing is ever sent."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Dead letters in a real Redis: pages, one, tried again, dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """A consumer's group in a log with several epochs: its deliveries, and which answers count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

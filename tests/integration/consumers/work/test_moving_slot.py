@@ -1,7 +1,5 @@
 """The function library of consumers on two nodes between which a slot moves key by key. A refused call has written nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Routing on a real Redis: events that a user has read, seen, muted or refused are withdrawn, whatever came before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count

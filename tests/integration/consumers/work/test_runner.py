@@ -1,7 +1,5 @@
 """A runner with its threads on a real Redis: workers that share, kept leases, stopping."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

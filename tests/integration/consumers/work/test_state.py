@@ -1,7 +1,5 @@
 """A consumer's shared memory in a real Redis: windows, rates, sums, leases, and that every key ends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A consumer's group in a real Redis: pages of work, answers, leases, deferred tasks, missed events."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -3,8 +3,6 @@
 And those of a consumer on a machine that shows another time than Redis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

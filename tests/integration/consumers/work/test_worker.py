@@ -1,7 +1,5 @@
 """A worker on a real Redis, stepped by the test: patterns, parts, deferring, trying again, dead letters, bounds, lost logs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

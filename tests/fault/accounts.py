@@ -13,8 +13,6 @@ violation.
 - phantom: a consumer did what was not published, or two events at one place.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import Counter

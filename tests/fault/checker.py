@@ -19,8 +19,6 @@ The final log is one line of epochs (`History.follow`). Events of other epochs w
 their log. A client that has seen one must have been notified, and no client is owed one.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Fixtures of the fault suite: one site for all faults of a load, a swarm that ends with its test, the table of figures."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

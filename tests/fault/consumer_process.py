@@ -9,8 +9,6 @@ its input it forks one, which consumes until SIGTERM, and writes its process id;
 exited. (To load Python and the packages again for each would take most of the test's time.)
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """An application around a gateway that counts the objects of its process: the soak watches them beside memory and descriptors."""
 
-from __future__ import annotations
-
 import gc
 
 import gevent

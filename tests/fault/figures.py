@@ -1,7 +1,5 @@
 """The table of docs/faults.md: measured figures only, written by a full run (`make faults`)."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

@@ -4,8 +4,6 @@ A fault takes the random numbers of its step. It waits until the ground is whole
 which it excuses a lost event, and a repeated delivery.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import time

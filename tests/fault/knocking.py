@@ -4,8 +4,6 @@
 got each status.
 """
 
-from __future__ import annotations
-
 import json
 import selectors
 import socket

@@ -4,8 +4,6 @@ It makes COUNT orders from FIRST on, a third of them rolled back, and ends with 
 commits, or at `committed`; at `none` never.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

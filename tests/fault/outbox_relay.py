@@ -4,8 +4,6 @@ It ends with SIGKILL at the COUNT-th time that it comes to a step: `claimed`, `p
 `none` never. Its leases are short, so that the next one takes over soon.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import runpy

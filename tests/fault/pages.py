@@ -1,7 +1,5 @@
 """Pages with Headgate's own client, many in one process (pages.mjs), and the records of what their handlers saw."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

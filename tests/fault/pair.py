@@ -12,8 +12,6 @@ Later events before the second step are lost.
 - two servers: the same, but the old primary lives on, and open connections stay with it, until it is made a replica.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

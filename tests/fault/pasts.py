@@ -4,8 +4,6 @@ A position may be of a line of history that the log has left since. `Pasts` know
 position lies now, and the right answer to each request.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

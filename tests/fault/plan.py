@@ -4,8 +4,6 @@ It is drawn from a seed alone: `draw` returns the same steps for the same seed, 
 random numbers for its details.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

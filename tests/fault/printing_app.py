@@ -1,7 +1,5 @@
 """An application that writes much to its standard output and error."""
 
-from __future__ import annotations
-
 import logging
 import sys
 

@@ -1,7 +1,5 @@
 """Figures for the fault tests, from the records of clients."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from itertools import islice
 

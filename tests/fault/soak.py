@@ -5,8 +5,6 @@ read, are cut for it, resume, and change their subscriptions, at random. At rest
 subscriptions that it had at first and reads, so that an increase from one rest to the next is a leak.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """The proxy keeps its promises: each way of breaking a connection, seen from both ends."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The checker finds its faults: each kind of violation, in a history made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """F1: Redis is killed and comes back with its data."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

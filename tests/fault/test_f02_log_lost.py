@@ -1,7 +1,5 @@
 """F2: Redis comes back empty, or is emptied."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

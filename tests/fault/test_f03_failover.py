@@ -1,7 +1,5 @@
 """F3: Sentinels fail over to a replica, again and again, under load; the replica may lack the newest events, and revocations."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """F4: Redis cuts the gateway's listening connection, by hand or because its output buffer is full."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

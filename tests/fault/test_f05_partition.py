@@ -1,7 +1,5 @@
 """F5: a gateway and its Redis cannot reach each other, in every way in which that shows, or does not show."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """F6: browsers that read 10 KB/s, one for each overflow policy, among others that read; and one that stalls at a high rate."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

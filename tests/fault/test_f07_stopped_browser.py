@@ -1,7 +1,5 @@
 """F7: browsers that stop reading and stay connected. (The short form is tests/integration/transport/test_slow_consumer.py.)"""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

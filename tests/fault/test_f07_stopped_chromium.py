@@ -1,7 +1,5 @@
 """F7 with a real browser: Chromium's network process stands still, and its pages' connections with it, again and again."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

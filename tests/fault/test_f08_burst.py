@@ -1,7 +1,5 @@
 """F8: a burst of large events to browsers that read as fast as they can."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 

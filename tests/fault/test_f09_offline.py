@@ -1,7 +1,5 @@
 """F9: browsers are offline for a while, and come back."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """F10: browsers are offline for longer than the log reaches back."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

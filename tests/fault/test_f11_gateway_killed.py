@@ -1,7 +1,5 @@
 """F11: a gateway is killed under load; its clients move to another."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from functools import partial

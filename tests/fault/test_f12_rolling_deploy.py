@@ -1,7 +1,5 @@
 """F12: gateways are replaced one after the other, and the workers of one by a reload, under load."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """F13: all clients are cut off and come back at once, each with a token, subscriptions and a position to resume from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """F14: ten times as much is published as usual, by back ends into Redis and by one caller over HTTP."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -1,7 +1,5 @@
 """F18: Redis has no memory left, or its disk is full."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

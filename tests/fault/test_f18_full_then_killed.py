@@ -4,8 +4,6 @@ Redis answers the publishes of the round of its loop in which it finds the disk 
 say no more than that. It refuses all later ones.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """F19: the mail server is down, silent, or refuses, while events to mail go on and browsers are connected."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter

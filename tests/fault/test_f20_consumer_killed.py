@@ -1,7 +1,5 @@
 """F20: a consumer is killed between receiving, doing and acknowledging, again and again; and is asked to stop, as often."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """F21: the wall clock, of the gateway's machine and of Redis', is set an hour on and an hour back."""
 
-from __future__ import annotations
-
 import contextlib
 import email.utils
 import mmap

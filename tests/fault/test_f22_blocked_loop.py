@@ -1,7 +1,5 @@
 """F22: code of the application keeps the loop from running; and a process that was stopped, which is no fault of code."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

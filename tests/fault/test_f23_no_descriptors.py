@@ -1,7 +1,5 @@
 """F23: a gateway has no file descriptor left for new clients, or none at all."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import resource

@@ -4,8 +4,6 @@ The short form shows that the harness finds leaks. `-m nightly` soaks for ten mi
 `HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """F25, with gateways and browsers: the machine of Redis crashes, and its file lacks the newest events."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

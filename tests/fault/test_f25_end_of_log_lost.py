@@ -3,8 +3,6 @@
 The listener alone, in a separate process: what the feed reports to its namespace.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Iterator

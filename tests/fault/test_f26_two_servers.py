@@ -3,8 +3,6 @@
 The listener alone, in a separate process, with heads, log and messages of one server, and of a primary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

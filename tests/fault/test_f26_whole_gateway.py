@@ -3,8 +3,6 @@
 A relay leads to one server, then to the other; open connections stay where they are, and nothing breaks them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial

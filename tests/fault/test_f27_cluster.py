@@ -1,7 +1,5 @@
 """F27: a Cluster under load: the slot of the namespace moves to another node, key by key, and a node dies and is replaced."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

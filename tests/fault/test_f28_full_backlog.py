@@ -1,7 +1,5 @@
 """F28: Redis is full of the tasks of a consumer with an unreachable receiver; then the receiver is back."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """F31: slow or silent HTTP bodies and answers, from one address and from many, on a gateway with 256 descriptors."""
 
-from __future__ import annotations
-
 import json
 import resource
 import time

@@ -4,8 +4,6 @@ The memory of the function library is reverted together with the data, so Redis 
 receipts, and gateways the newest offset that they know.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

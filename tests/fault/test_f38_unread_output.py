@@ -1,7 +1,5 @@
 """F38: the pipe of the log is not read, its disk is full, or it is closed, and the gateway starts, serves on and stops."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

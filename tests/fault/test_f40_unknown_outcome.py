@@ -1,7 +1,5 @@
 """F40: a receiver takes the whole of it, and its answer is late, lost or none, so three copies at most, then a dead letter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

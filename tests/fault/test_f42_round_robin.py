@@ -1,7 +1,5 @@
 """F42: pages at a proxy without sticky sessions that takes no WebSockets, while gateways are killed."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -6,8 +6,6 @@ the publisher's receipts, the pages' notices, and their content, and asks Redis 
 and actions, not their timing; `HEADGATE_PIECES` says how often all faults happen.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -5,8 +5,6 @@ everything comes to rest, and each browser has an account. `HEADGATE_SEED` repea
 says how many rounds there are.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -5,8 +5,6 @@ everything heals and comes to rest, and every browser, publisher and consumer ha
 run Redis. `HEADGATE_SEED` repeats the plan of faults, not its timing; `HEADGATE_PIECES` says how many pieces there are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -3,8 +3,6 @@
 `make faults` has a short form, and one with ten thousand events.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

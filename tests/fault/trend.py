@@ -5,8 +5,6 @@ counts. Samples of memory jump when the allocator asks the system for more, so a
 samples around the line cannot explain a leak.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

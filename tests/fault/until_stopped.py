@@ -1,7 +1,5 @@
 """Work in a thread from the beginning of a block to its end, as the publishers of the fault tests do it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The memory and time of a process, as Linux counts them."""
 
-from __future__ import annotations
-
 import os
 
 

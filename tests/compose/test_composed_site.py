@@ -4,8 +4,6 @@ Names of services become addresses of loopback, free ports take the place of fix
 Prometheus) that of the images. A mail server of the tests takes the mails. Grafana cannot run here, so its files are read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The demo's page as a person uses it: a board by its words and roles, its WebSocket's messages, and its faults."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

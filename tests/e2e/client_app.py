@@ -8,8 +8,6 @@ without a network; `/presence` one with presence_page.js, `/inbox` one with inbo
 `numbers.double` and `numbers.wait`.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

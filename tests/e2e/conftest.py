@@ -1,7 +1,5 @@
 """The fixtures of every end-to-end test: one gateway with the demo, one Chromium, and the shop over HTTP."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

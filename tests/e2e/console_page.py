@@ -1,7 +1,5 @@
 """The console in a browser, in an operator's words: sign in, go to a view, read the numbers."""
 
-from __future__ import annotations
-
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
 from headgate_server.api.console.pages import VIEWS

@@ -4,8 +4,6 @@ In: a gateway of two workers started here with the demo, boards that are open, e
 pictures of some views in `folder` (default `docs/console`), as WebP, which is a third of a PNG. Runs differ in numbers only.
 """
 
-from __future__ import annotations
-
 import base64
 import random
 import sys

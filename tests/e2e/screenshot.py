@@ -4,8 +4,6 @@ In: a gateway started here with the demo, two people at work, and every trouble.
 `screenshot-dark.png` in `folder` (default `docs`), which differ from run to run in times only.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

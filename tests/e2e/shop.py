@@ -1,7 +1,5 @@
 """The demo's HTTP routes and the command line, as a test uses them from outside the browser."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import urllib.request

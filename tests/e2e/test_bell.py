@@ -1,7 +1,5 @@
 """The bell of examples/bell in Chromium: its content, with the keyboard alone, and by the rules of axe."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """headgate/react in a page in strict mode, and the client in workers, in Chromium against a real gateway."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Forty hostile payloads through the browser client into a page, as data and as model attributes. None runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

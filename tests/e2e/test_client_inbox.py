@@ -1,7 +1,5 @@
 """The inbox in Chromium: two tabs and another device of one user, which agree whatever happens to the gateway."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The browser client through a page's life in Chromium: reload, tabs, back and forth, offline, busy, hidden."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

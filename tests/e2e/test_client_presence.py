@@ -1,7 +1,5 @@
 """Presence in Chromium: two users with two tabs each at two gateways. `make nightly` kills one of these."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tabs that share one connection (`headgate/tabs`) in Chromium: ten tabs, each way in which a leader can end, toasts."""
 
-from __future__ import annotations
-
 import time
 import urllib.request
 from collections.abc import Callable, Iterator

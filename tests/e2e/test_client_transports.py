@@ -1,7 +1,5 @@
 """The ways of the browser client in Chromium: a WebSocket, a stream over HTTP where none gets through, socket.io-client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The console in a real browser: sign in, live numbers of every process, the faults, the tail, and its looks."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

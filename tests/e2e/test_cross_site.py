@@ -1,7 +1,5 @@
 """Cross-site WebSocket hijacking, tried by a real browser: a page of another site, opened by a signed-in visitor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

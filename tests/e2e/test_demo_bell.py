@@ -1,7 +1,5 @@
 """The bell is the user's inbox: one notification, for its user, read everywhere, and still there after a restart."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Trouble on purpose: each is real, every published event is shown or reported, and the verdict says so by counts."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from typing import Any

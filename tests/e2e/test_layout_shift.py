@@ -1,7 +1,5 @@
 """Nothing on the board jumps: its Cumulative Layout Shift, over a load, events, and a lost connection."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

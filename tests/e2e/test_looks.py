@@ -1,7 +1,5 @@
 """The looks of the page: accessible by axe's rules, in light and dark, from a phone to a wide screen."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal

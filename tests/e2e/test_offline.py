@@ -1,7 +1,5 @@
 """Publishing without a connection, in Chromium against a real gateway: IndexedDB, reloads, several tabs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

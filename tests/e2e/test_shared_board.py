@@ -1,7 +1,5 @@
 """Two people, one board: each sees the other's changes."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

@@ -4,8 +4,6 @@ Two things differ from a reader's. The port is a free one, and the packages that
 (tests/integration/packaging/test_readme.py lets pip fetch them at night).
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterator

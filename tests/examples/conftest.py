@@ -1,7 +1,5 @@
 """The fixtures of the tests of examples/, which `node tools/examples.mjs` has built: a gateway with the shop, a browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Debian: `apt-get install firefox-esr webkit2gtk-driver xvfb`. Firefox speaks Web
 WebKitGTK, in its MiniBrowser) speaks WebDriver over HTTP by its driver, and needs a display.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The boards of examples/react, /vue and /svelte, built with Vite and the packed client, in Chromium against a real gateway."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

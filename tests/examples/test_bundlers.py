@@ -1,7 +1,5 @@
 """The page of examples/bundlers, built with the packed client by each bundler, and fed without socket.io-client."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page, expect
 

@@ -1,7 +1,5 @@
 """The page of examples/next: built with the packed client, and served by Next.js, which passes requests on to the gateway."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The oldest React, Vue and Svelte that the package allows: web/test/stores/frameworks.test.js, with the packed client."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The React board in Firefox and WebKit, as far as the system has them; a browser that is missing is skipped by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path

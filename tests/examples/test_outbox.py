@@ -1,7 +1,5 @@
 """The examples of docs/howto/outbox.md on SQLite and PostgreSQL, while relay, Redis and connections to the database are ended."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

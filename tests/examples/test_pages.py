@@ -1,7 +1,5 @@
 """The pages of examples/chat and /bell, built with the packed client, in Chromium against a real gateway."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 

@@ -1,7 +1,5 @@
 """The example of Web Push, from the page over a push service to the service worker. The subscription is a stand-in's."""
 
-from __future__ import annotations
-
 import socket
 import sqlite3
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The Python examples, each in a separate environment with the wheel and the packages of its requirements.txt."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

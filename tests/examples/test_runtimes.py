@@ -1,7 +1,5 @@
 """The script of examples/runtimes, with the packed client, in Node, Deno and Bun against a real gateway."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -3,8 +3,6 @@
 `make monitoring` installs the package into build/grafana.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

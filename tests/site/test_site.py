@@ -1,7 +1,5 @@
 """The documentation site, built by `make site-check` into build/site: axe's rules, widths, the first results of a search."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

@@ -8,8 +8,6 @@ The outcome of each test goes to the file that `HEADGATE_SUITE_OUTCOMES` names.
 """
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 from gevent import monkey
 
 monkey.patch_all()

@@ -1,7 +1,5 @@
 """A server that answers every connection alike, whatever the request: a web server, an old Redis, one that speaks TLS."""
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Any JSON from a client, with halves of surrogate pairs in its text: strategies for Hypothesis."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 TEXT = (

@@ -1,7 +1,5 @@
 """The operations of /api/v1 over Flask's own client, and a connected client as they show it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Flask

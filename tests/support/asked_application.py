@@ -1,7 +1,5 @@
 """An application with functions that answer pages, each in its way. The tests of `headgate/request` serve it."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

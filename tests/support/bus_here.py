@@ -4,8 +4,6 @@ On the model (`model_bus`) the clock is the test's, so nothing waits, and every 
 (`redis_bus`) replies come when they come: `wait_for` lets the loop run until a condition holds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

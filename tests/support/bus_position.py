@@ -1,7 +1,5 @@
 """A bus without a start, at a position that a test chooses."""
 
-from __future__ import annotations
-
 from headgate.delivery.bus.listener import Bus
 from headgate.redis.lineage import alone
 

@@ -3,8 +3,6 @@
 Run as a program (`python -m tests.support.bus_process`) it is the listener; imported, it is the test's end of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

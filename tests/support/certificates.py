@@ -1,7 +1,5 @@
 """Certificates for tests: an authority made on the spot, and the certificates of servers. Nothing is trusted but by the test."""
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A copy of this checkout to build packages from, so that a test never builds in the checkout itself."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

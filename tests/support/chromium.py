@@ -1,7 +1,5 @@
 """The browser of the end-to-end tests: which Chromium, and with which switches."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools import chromium

@@ -1,7 +1,5 @@
 """A command of the command line that runs, for tests of what commands print."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """A gateway as the console sees it, without Redis, which records, and keeps the admitted users."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -3,8 +3,6 @@
 `on_call` is called with the name of every method before it does anything, and a test makes it raise to play a crash or an outage.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 

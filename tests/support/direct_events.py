@@ -1,7 +1,5 @@
 """Events as Redis brings them, and as a direct writer has written them: both ends of _native.c. No I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the epoll sets of a process contain, as the kernel reports it (Linux)."""
 
-from __future__ import annotations
-
 import os
 import re
 from contextlib import suppress

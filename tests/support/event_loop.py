@@ -1,7 +1,5 @@
 """Coroutines in tests: each has a separate loop and thread, as Playwright keeps one running in the thread of the tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Everything that may happen at the same time is a separate step: publishers, comm
 back, reads of the log and of fences, passes over the clients, the clock, clients that come and go, and faults.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ or on the model of one (`gateway_on_model`). A `ClientHere` lets the loop run wh
 Revocations are known to be none; the shared table does not run.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time

@@ -1,7 +1,5 @@
 """A clock that stands still until a test sets `now_s`."""
 
-from __future__ import annotations
-
 
 class HeldClock:
     """See the module."""

@@ -5,8 +5,6 @@ without a listener. That connects to itself, and keeps the server out. A bound s
 Linux; elsewhere it would keep our own server out as well). A client that dials it is refused, as if it were free.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 

@@ -1,7 +1,5 @@
 """How many connections may wait at a listening socket."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from pathlib import Path

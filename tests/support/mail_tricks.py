@@ -1,7 +1,5 @@
 """Texts of events that try to become a header, a recipient or a command of a mail, and the check that none of them did."""
 
-from __future__ import annotations
-
 import contextlib
 import email.header
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An email consumer as tests make one: options as in TOML, a state and an postbox in memory, and deliveries for it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, cast

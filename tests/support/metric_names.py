@@ -1,7 +1,5 @@
 """The names of metrics: those that queries and alert rules ask for, and those that an exposition has. No I/O."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ In: packets in the order in which the browser reads them; markers among them sho
 AssertionError as soon as an event comes twice, out of order, or after something that is missing and unreported.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

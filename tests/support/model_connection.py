@@ -4,8 +4,6 @@ In: calls of a client (delivery/client.py has the contract). Out: whole frames, 
 `holds` and `corks` are counted, so that a test can compare them with the states of the clients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

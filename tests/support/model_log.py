@@ -3,8 +3,6 @@
 The log knows which event was at which offset; beliefs follow the events and gaps that a reader was given, and `check` compares.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 

@@ -1,7 +1,5 @@
 """Packet classes of an application's own (`serializer=`), for server and client alike."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from base64 import b64encode

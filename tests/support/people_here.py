@@ -4,8 +4,6 @@ In: gateways on the model (gateway_here.py), each as a separate process. Out: a 
 waits. A gateway that does not answer while everything happens that needs no time does not answer at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pictures of the examples, which their tests take: `make example-pictures`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

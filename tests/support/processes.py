@@ -1,7 +1,5 @@
 """Looking at processes that are not our own children, and checks in a forked one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

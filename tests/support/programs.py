@@ -1,7 +1,5 @@
 """Programs that stand for a Redis server, as far as they are asked for their version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 OLD, NEW = "Redis server v=6.2.14 sha=00000000:0 malloc=jemalloc", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc"

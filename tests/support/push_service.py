@@ -3,8 +3,6 @@
 It shares no code with the product, as key derivation is HKDF of the library cryptography, and tokens are read by PyJWT.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 The fixtures are in tests/examples/conftest.py.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -3,8 +3,6 @@
 2,000 in the test command, the same each time; with HEADGATE_FUZZ=nightly a million others.
 """
 
-from __future__ import annotations
-
 import os
 import random
 

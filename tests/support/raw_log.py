@@ -1,7 +1,5 @@
 """Entries of the log as Redis answers them, and the log that reads one."""
 
-from __future__ import annotations
-
 from headgate.events.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key

@@ -1,7 +1,5 @@
 """A consumer that follows a test's script, and writes down each call."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

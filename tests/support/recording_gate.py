@@ -1,7 +1,5 @@
 """A gate that records the gateway as the routes of the ready-made server see it, without Redis and without a connection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The Redis users that pages recommend, as their words stand there, so that a test and a page cannot differ."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

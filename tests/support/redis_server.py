@@ -3,8 +3,6 @@
 `redis_url` serves most tests. A test that stops, starves or kills its server asks `start_redis` for a private one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """The reports of gateways in Redis about themselves, written here without a gateway."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Schemas of topics as tests write them: values by file name, and the golden folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

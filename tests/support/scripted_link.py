@@ -1,7 +1,5 @@
 """A `SubscriberLink` of a Redis that a test plays."""
 
-from __future__ import annotations
-
 from headgate.errors import BusUnavailable
 from headgate.redis.connections import Command
 

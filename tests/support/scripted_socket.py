@@ -1,7 +1,5 @@
 """A connection in memory with another end that follows a script on a separate clock: no I/O, and no time but the script's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 

@@ -3,8 +3,6 @@
 The Sentinels decide fast, because a primary is down after half a second of silence, and two of three must say so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The chat (chat.py) as a process, under a web server of the test's choice, and two guests with an evening in it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

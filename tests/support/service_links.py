@@ -3,8 +3,6 @@
 And those that Docker's `--link redis:headgate-redis` sets besides.
 """
 
-from __future__ import annotations
-
 SERVICE_LINKS = {
     "HEADGATE_SERVICE_HOST": "10.96.4.7",
     "HEADGATE_SERVICE_PORT": "80",

@@ -1,7 +1,5 @@
 """A Flask application with the extension, shop.py, in a folder of the test's; beside it one without, and two wrong ones."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Run as a program (`python -m tests.support.smtp_server`) it is the server; impor
 `smtp` and `start_smtp`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

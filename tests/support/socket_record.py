@@ -5,8 +5,6 @@ counts to compare with those of the gateway. An event is identified by the epoch
 offset.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

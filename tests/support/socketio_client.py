@@ -4,8 +4,6 @@ Two classes bring a connection: one over a real WebSocket (raw_client.py), one o
 (gateway_here.py). Each sends a packet and waits for the next in its own way.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A client names itself in its CONNECT, and the acts then and at its end: `{"user", "refuse"?, "fails"?, "raises"?, "waits"?}`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import socketio

@@ -3,8 +3,6 @@
 Its clock is the test's. Waits end the step, or go by without any time, and the worker's clock moves as the test says.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

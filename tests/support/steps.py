@@ -1,7 +1,5 @@
 """Work counted in steps of the interpreter, a cost that no busy machine can change."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A reader of streams: Server-Sent Events, parsed as a browser's EventSource does (WHATWG HTML, section 9.2.6). No I/O."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The consumers of a configuration under a supervisor in the test's own process, and the sink as one of them."""
 
-from __future__ import annotations
-
 import importlib
 import signal
 import sys

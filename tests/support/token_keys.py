@@ -1,7 +1,5 @@
 """Keys of tokens for tests, one for each algorithm, and the forms in which they are configured and published."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -3,8 +3,6 @@
 It is never started, so it hears nothing from the bus and serves no browser. Redis is real.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Protocol
 

@@ -3,8 +3,6 @@
 Only where they ask for the time is replaced (`TIME` by a key). Everything else is the library as it is loaded elsewhere.
 """
 
-from __future__ import annotations
-
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY

@@ -1,7 +1,5 @@
 """The shared Redis as one that wants a password, for as long as a test runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A webhook as tests make one: secrets, options as in TOML, and an event for it."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from headgate.consumers.base import Context, Delivery

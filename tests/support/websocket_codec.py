@@ -4,8 +4,6 @@
 server, which are neither fragmented nor masked nor compressed, and have their length in its shortest form.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import struct

@@ -4,8 +4,6 @@ Router, fan-out, client, queue and wire are the real ones over a socket pair wit
 browser's end parses RFC 6455 by itself, so an invalid stream fails the test.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator

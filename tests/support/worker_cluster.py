@@ -6,8 +6,6 @@ forks. The process that makes them imports their modules, once, and has no loop 
 """
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 from gevent import monkey
 
 monkey.patch_all()

@@ -1,7 +1,5 @@
 """The `start_response` of a WSGI request that a test makes itself, which remembers the status and the headers of the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

@@ -9,18 +9,24 @@ from tools import logs_page
 from tools.log_events import Unresolved, log_events
 
 
-def test_an_event_is_named_in_words() -> None:
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """The events of all sources."""
+    return {event.name for event in log_events()}
+
+
+def test_an_event_is_named_in_words(names: set[str]) -> None:
     """In one style, so that a search for one finds it."""
-    assert [event.name for event in log_events() if not re.fullmatch(r"[A-Za-z][A-Za-z0-9' ,;:-]*", event.name)] == []
+    assert [name for name in names if not re.fullmatch(r"[A-Za-z][A-Za-z0-9' ,;:-]*", name)] == []
 
 
-def test_events_that_people_are_told_to_watch_are_written() -> None:
+def test_events_that_people_are_told_to_watch_are_written(names: set[str]) -> None:
     """A misspelt one would never be seen."""
     by_hand = logs_page.PAGE.read_text(encoding="utf-8").partition("## What to watch")[2].partition(logs_page.BEGIN)[0]
     cells = [line.split("|")[1] for line in by_hand.splitlines() if line.startswith("| `")]
     named = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)} - {"rolled_back"}
     assert len(named) > 10
-    assert named <= {event.name for event in log_events()}
+    assert named <= names
 
 
 SOURCE = """

@@ -127,21 +127,20 @@ def test_a_batch_is_held_against_the_burst_that_is_in_force(before: int, now: in
 
 
 FAULTS = (BusUnavailable("no answer"), RuntimeError("a secret"))
+FAILING = ("an event", "a batch", "all or none", "an idempotency key", "100 Continue")
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_an_answer_is_the_same_below_and_in_flask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status, headers, body, and whether the connection goes on; and the same is published, or fails."""
+    """Status, headers, body, and whether the connection goes on; and the same is published. Some of each kind also fail."""
     monkeypatch.setattr("headgate.transport.http_answers._date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
     monkeypatch.setattr("headgate_server.api.v1.publishing.time", Clock())
-    for error in (None, *FAULTS):
+    for error in (None, *(FAULTS if name in FAILING else ())):
         gates = [RecordingGate(error=error, identity=Identity("ana", publish=("orders.#",))) for _ in range(2)]
         through, under = (served(REQUESTS[name], gate, below=below) for gate, below in zip(gates, (False, True), strict=True))
         assert through == under
         assert gates[0].published == gates[1].published
         assert through.startswith(b"HTTP/1.1 ")
-        if error is None and not gates[0].published:
-            return  # nothing of it can fail
 
 
 def test_flask_sees_nothing_of_a_request_with_a_token() -> None:

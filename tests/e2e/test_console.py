@@ -291,6 +291,27 @@ def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
         assert console.page.locator("h1").count() == 1
 
 
+def test_the_link_of_the_present_view_is_in_sight_on_a_phone(console: ConsolePage) -> None:
+    """The views are one line that scrolls, when one is chosen, loaded by its address, or shown again by the browser's history."""
+    page = console.page
+    resize(page, 390)
+    in_sight = """(() => {
+        const { left, right } = document.querySelector("a[aria-current]").getBoundingClientRect();
+        const { left: from, right: to } = document.querySelector(".rail nav").getBoundingClientRect();
+        return from <= left && right <= to;
+    })()"""
+    for view in [*VIEWS, next(iter(VIEWS))]:
+        page.evaluate(f"document.querySelector('a[data-view=\"{view}\"]').click()")
+        expect(page.locator("h1")).to_have_text(VIEWS[view])
+        assert page.evaluate(in_sight), view
+    page.go_back()
+    expect(page.locator("h1")).to_have_text(list(VIEWS.values())[-1])
+    assert page.evaluate(in_sight)
+    page.reload()
+    console.wait_until_live()
+    assert page.evaluate(in_sight)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_view_is_accessible_at_every_width(console: ConsolePage, scheme: Literal["light", "dark"]) -> None:

@@ -39,6 +39,8 @@ function show(path) {
   shown?.close();
   shown = VIEWS[path]({ line, history });
   byId("view").replaceChildren(shown.root);
+  // On a narrow screen the views are one line, which scrolls.
+  document.querySelector("a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 /** Go to a view without loading the page anew. @param {string} path */

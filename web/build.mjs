@@ -25,13 +25,13 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.debug.js": "headgate.debug.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 17_995, terser: 17_119, everything: 45_985, backbone: 23_125, script: 26_889 };
+const MOST = { connect: 17_975, terser: 17_105, everything: 45_955, backbone: 23_095, script: 26_880 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
 const MOST_CONSOLE = 64_490;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 4_000;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_790, react: 1_195, vue: 970, svelte: 545, offline: 5_040, presence: 1_860, inbox: 2_669, history: 235, request: 285, tabs: 8_935 };
+const MOST_MORE = { store: 2_790, react: 1_195, vue: 970, svelte: 545, offline: 5_040, presence: 1_860, inbox: 2_669, history: 235, request: 285, tabs: 8_910 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };

@@ -15,6 +15,7 @@
  * @typedef {{ topic: string, copy: string, version: number, base?: number, members: WireMember[], left?: string[], next?: string | null, reset?: boolean, ended?: any }} Notice
  */
 import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
+import { createChanges } from "../base/changes.js";
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { PRESENCE } from "../language/protocol.js";
@@ -68,7 +69,6 @@ export class Members extends Dispatcher {
   #again = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
-  #isScheduled = false;
   /** @type {PresenceSnapshot} */
   snapshot = { members: [], status: "waiting", error: null };
 
@@ -256,8 +256,7 @@ export class Members extends Dispatcher {
 
   /** @param {HeadgateError} error */
   #refuse(error) {
-    this.#nth++;
-    this.#isReading = false;
+    this.#lose();
     this.error = error;
     this.#life.offer("refuse");
     for (const user of [...this.#members.keys()]) this.#drop(user);
@@ -276,16 +275,11 @@ export class Members extends Dispatcher {
     this.#changed();
   }
 
-  #changed() {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    queueMicrotask(() => {
-      this.#isScheduled = false;
-      const members = Object.freeze([...this.#members.values()].sort((one, other) => (one.user < other.user ? -1 : 1)));
-      this.snapshot = Object.freeze({ members, status: this.#life.state, error: this.error });
-      this.trigger("change", this.snapshot);
-    });
-  }
+  #changed = createChanges(() => {
+    const members = Object.freeze([...this.#members.values()].sort((one, other) => (one.user < other.user ? -1 : 1)));
+    this.snapshot = Object.freeze({ members, status: this.#life.state, error: this.error });
+    this.trigger("change", this.snapshot);
+  });
 }
 
 /** @param {WireMember} wire @returns {Member} */

@@ -4,7 +4,7 @@
  * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A message takes the path connection →
  * inbox → welcome, status, gaps or cursor → delivery → gate. A handler takes the path gate → own topics → subscriptions → requests → connection.
  *
- * Each part is made from the parts above it. Those that call back (cursor, connection, changes) get their callees last.
+ * Each part is made from the parts above it. Those that call back (cursor, connection) get their callees last.
  *
  * @import { ConnectionState, Status } from "../connection/connection-state.js"
  * @import { ConnectionOptions } from "../connection/connection.js"
@@ -83,7 +83,7 @@ export function createSession(gate, address, options) {
   const stirred = new Set();
   /** @type {(() => void) | undefined} */
   let unwatchPage;
-  const { changed, watch } = createChanges();
+  const changed = createChanges(reportChanges);
 
   // The wishes of the page.
   const replays = createReplays(
@@ -166,13 +166,14 @@ export function createSession(gate, address, options) {
     },
     refresh,
   });
-  watch(() => {
+
+  function reportChanges() {
     requests.send();
     const patterns = own.named([...stirred]);
     stirred.clear();
     standings.check(patterns, (pattern) => gate._call(`subscription:${pattern}`));
     tellState();
-  });
+  }
 
   function greeting() {
     const resume = cursor.resume();

@@ -19,6 +19,7 @@
  * @property {() => T} read the present value: the same object if nothing has changed
  * @property {() => void} end release everything
  */
+import { createChanges } from "../base/changes.js";
 import { Machine } from "../base/machine.js";
 import { report } from "../base/report.js";
 import { Gate } from "../index.js";
@@ -48,16 +49,8 @@ export function createStore(initial, begin, resting = () => initial) {
   /** @type {Source<T> | undefined} */
   let source;
   let snapshot = initial;
-  let isScheduled = false;
 
-  function changed() {
-    if (isScheduled) return;
-    isScheduled = true;
-    queueMicrotask(notify);
-  }
-
-  function notify() {
-    isScheduled = false;
+  const changed = createChanges(() => {
     if (!source) return;
     const next = source.read();
     if (Object.is(next, snapshot)) return;
@@ -70,7 +63,7 @@ export function createStore(initial, begin, resting = () => initial) {
         report(error);
       }
     }
-  }
+  });
 
   function join() {
     if (!life.offer("join") || !life.is("joining")) return;

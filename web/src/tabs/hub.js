@@ -133,11 +133,9 @@ export class Hub {
   constructor(owner, window = WINDOW) {
     this.#owner = owner;
     this.#window = window;
-    const { changed, watch } = createChanges();
-    watch(() => this.#bringIntoStep());
-    this.#changed = changed;
+    this.#changed = createChanges(() => this.#bringIntoStep());
     const connection = { isUp: () => Boolean(this.#welcome), request: this.#subscribeAtGateway };
-    this.#requests = createRequests({ subscriptions: this.#subscriptions, connection, acknowledged() {}, tell() {}, changed });
+    this.#requests = createRequests({ subscriptions: this.#subscriptions, connection, acknowledged() {}, tell() {}, changed: this.#changed });
   }
 
   // Tabs.

@@ -12,7 +12,7 @@
  * @typedef {object} Transport
  * @property {() => void} connect begin; not called while one is under way
  * @property {() => void} disconnect end the connection or the attempt, if there is one; the client may connect again
- * @property {() => void} close the same, for good. The gateway is told, where the transport can
+ * @property {() => void} close the same, for good; the gateway is notified if the transport can do that
  * @property {(spreadMs?: number) => void} probe ask the gateway for a sign of life. Without one in PROBE_MS (and a short grace time) the connection is
  *   lost. `spreadMs`: the network may have changed, for many pages at once
  * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from inspect import signature
 from typing import Any
 
 import hiredis
@@ -196,3 +197,11 @@ def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:
 def test_the_replies_of_functions_are_passed_on_as_they_are() -> None:
     """redis-py has no callback that would shape them, so they may be read from the connection."""
     assert not PASSED_ON & set(redis.Redis().response_callbacks)
+
+
+def test_a_tls_connection_wraps_its_socket_by_a_method() -> None:
+    """`TlsConnection` replaces it (redis/bounded.py), because no option takes a context. In redis-py 5.0 there is none."""
+    wrap = getattr(redis.SSLConnection, "_wrap_socket_with_ssl", None)
+    if wrap is None:
+        pytest.skip("this redis-py makes a context for each connection")
+    assert list(signature(wrap).parameters) == ["self", "sock"]

@@ -2,7 +2,7 @@
 
 In: redis-py's arguments, and a switch (primary_switch.py). Out: connections. Their `connect` and `read_response` wait no longer
 than the rest of the budget. This covers each address of the host, each reply while connecting and the reply to a command, but not
-name resolution, which has the system's limits. This file uses only public names of redis-py.
+name resolution, which has the system's limits. This file uses only one private name of redis-py.
 
 A new connection logs in, chooses its database, reports receipts and asks which server it leads to in one round trip, because
 redis-py would take one for each. Over TLS it always has a reply by then: a server of TLS 1.3 sends session tickets after the
@@ -16,13 +16,15 @@ in a thread while the connection works.
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from inspect import signature
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import redis
 import redis.connection
@@ -316,14 +318,42 @@ class Connection(Bounded, redis.Connection):
 
 
 class TlsConnection(Bounded, redis.SSLConnection):
-    """Over TLS."""
+    """Over TLS. Connections with the same TLS options share a context until one of them fails.
+
+    redis-py makes a context for each connection, which reads the authorities of the system and so blocks the loop for 37 ms.
+    """
 
     _has_tls = True
+
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except BaseException:
+            _contexts.pop(self._context_key(), None)  # the next one reads its files again, which may have been renewed
+            raise
+
+    # A private name of redis-py after 5.0, as it has no option for a context (tests/contract/test_redis_py_corners.py).
+    def _wrap_socket_with_ssl(self, sock: socket.socket) -> ssl.SSLSocket:
+        context, untyped = _contexts.get(self._context_key()), cast(Any, self)
+        if context is not None:
+            return context.wrap_socket(sock, server_hostname=untyped.host)
+        wrapped: ssl.SSLSocket = super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]
+        if len(_contexts) >= MAX_CONTEXTS:
+            _contexts.clear()
+        _contexts[self._context_key()] = wrapped.context
+        return wrapped
+
+    def _context_key(self) -> str:
+        return repr(sorted((name, value) for name, value in self._options.items() if name.startswith("ssl_")))
 
 
 class SocketConnection(Bounded, redis.UnixDomainSocketConnection):
     """Over a Unix socket."""
 
+
+# By TLS options.
+_contexts: dict[str, ssl.SSLContext] = {}
+MAX_CONTEXTS = 64
 
 # The most epochs. Beyond that the earliest is dropped, because gateways and other publishers report, too.
 MAX_EPOCHS = 64

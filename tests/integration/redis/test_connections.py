@@ -5,10 +5,12 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.client import Client, check_server, open_client
@@ -127,6 +129,37 @@ def test_a_tls_server_that_does_not_suit_is_said_with_the_remedy(
     with answering_each(b"+OK\r\n", context) as url, pytest.raises(BusUnavailable, match=says) as caught:
         connected(f"{url}?ssl_ca_certs={authority.ca_file}")
     assert advises in "".join(caught.value.__notes__)
+
+
+@pytest.mark.skipif(not hasattr(redis.SSLConnection, "_wrap_socket_with_ssl"), reason="redis-py 5.0 makes one for each")
+def test_tls_connections_share_a_context_until_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context reads the authorities of the system, which blocks the loop. After a failure the files may be new ones."""
+    made, make = count(), ssl.create_default_context
+
+    def counted() -> ssl.SSLContext:
+        next(made)
+        return make()
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    old, new, trusted = Authority(tmp_path / "old"), Authority(tmp_path / "new"), tmp_path / "trusted.pem"
+
+    def connect(server: Authority) -> None:
+        with answering_each(b"+OK\r\n", server.server_context("127.0.0.1")) as text:
+            pool = connection_pool(read_url(f"{text}?ssl_ca_certs={trusted}"), DEADLINE_S)
+            pool.release(pool.get_connection())
+            pool.disconnect()
+
+    trusted.write_bytes(Path(old.ca_file).read_bytes())
+    connect(old)
+    connect(old)
+    assert next(made) == 1
+    trusted.write_bytes(Path(new.ca_file).read_bytes())
+    with pytest.raises(redis.ConnectionError, match="certificate verify failed"):
+        connect(new)
+    connect(new)
+    assert next(made) == 3
 
 
 def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_address_leads() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -282,10 +282,12 @@ def test_check_tells_of_each_node(cluster: Cluster) -> None:
 def test_tail_prints_sharded_and_plain_messages_until_the_slot_moves(cluster: Cluster, client: Client, namespace: str) -> None:
     """Those of the log over the feed channel, with their topic; those without an offset over their own."""
     command = [sys.executable, "-m", "headgate", "tail", "orders.#", "--namespace", namespace, "--redis", cluster.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tail:
+    with ExitStack() as ends:
+        tail = ends.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        ends.callback(tail.kill)
         assert tail.stdout is not None
-        assert tail.stdout.readline() == f"listening to orders.# in {namespace}\n"
         assert f"no gateway has ever served namespace {namespace!r}" in tail.stdout.readline()
+        assert tail.stdout.readline() == f"listening to orders.# in {namespace}\n"
         for number, topic in enumerate(("orders.1", "other", "orders.2"), 1):
             message = f'{topic}\nhg1 0123456789abcdef {number} 1000 id{number}\n{{"n":{number}}}'
             assert call(client, "SPUBLISH", feed_channel(namespace), message) == 1

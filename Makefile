@@ -181,12 +181,12 @@ py-test-together: $(DEV) build
 		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS) || $(PART) again $@ $(ALONE) $(BIN)/python -m pytest
 	@$(PART) passed $@
 
-# Faults are tried with nothing else beside them, but in their short form seven files at a time: of 480 s they wait 380. `make faults`
+# Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait. `make faults`
 # measures their figures, one after the other. The longest begin, or one would run alone at the end.
 LONG_FAULTS := $(patsubst %,tests/fault/test_%.py,f34_primary_moves f31_slow_http mixture f25_end_of_log_lost f38_unread_output f26_whole_gateway)
 py-test-alone: $(DEV) build
 	@$(PART) begin $@ "Python: faults"
-	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 7 --dist loadfile --no-loadscope-reorder \
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
 		$(LONG_FAULTS) tests/fault $(ARGS)
 	@$(PART) passed $@
 

@@ -78,7 +78,7 @@ class ChaosProxy:
         self._targets = list(targets)
 
     def throttle(self, bytes_per_s: float | None) -> None:
-        """Let at most so many bytes per second through towards the client (None: no limit), per connection."""
+        """Let at most so many bytes per second through in each direction of a connection (None: no limit)."""
         self._bytes_per_s = bytes_per_s
 
     def dialled_from(self) -> set[int]:
@@ -150,7 +150,7 @@ class ChaosProxy:
                 if link.dead_back if back else link.dead_out:
                     continue
                 while data:
-                    rate = self._bytes_per_s if back else None
+                    rate = self._bytes_per_s
                     size = CHUNK_BYTES if rate is None else max(1, int(rate * SLICE_S))
                     if rate is not None:
                         time.sleep(min(size, len(data)) / rate)

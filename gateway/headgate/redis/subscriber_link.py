@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 READ_BYTES = 256 * 1024
 # A reply stays in memory until it is complete, and Redis itself allows 512 MB. A larger reply than this breaks the link.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
-# What a socket raises when nothing has come: one that must not wait, the same with TLS, and one that has waited long enough.
+# Errors of a socket without data: if it must not wait, the same with TLS, and after it has waited long enough.
 _NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError, TimeoutError)
 
 

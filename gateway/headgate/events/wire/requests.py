@@ -58,7 +58,7 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def answer(self) -> dict[str, Any]:
-        """What an acknowledgement says of it, such as the offset after which its past begins (a `since` by its offset)."""
+        """The fields of its acknowledgement: the pattern, and `after`, the offset after which its past begins."""
         return {"pattern": self.pattern} if self.since is None else {"pattern": self.pattern, "after": self.since.offset}
 
 

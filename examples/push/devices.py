@@ -15,9 +15,10 @@ def run(statement: str, *values: object) -> list[tuple[str]]:
 run("CREATE TABLE IF NOT EXISTS devices (endpoint TEXT PRIMARY KEY, user TEXT, subscription TEXT)")
 
 
-def add(user: str, subscription: dict) -> bool:
-    """Keep a browser for the user who used it last, and the ten newest of a user. Return whether it is a subscription."""
-    endpoint, text = str(subscription.get("endpoint")), json.dumps(subscription)
+def add(user: str, subscription: object) -> bool:
+    """Keep a browser for its last user, and the ten newest of a user. Return whether it is a subscription."""
+    endpoint = str(subscription.get("endpoint")) if isinstance(subscription, dict) else ""
+    text = json.dumps(subscription)
     if not endpoint.startswith("https://") or len(text) > 2000:
         return False
     run("REPLACE INTO devices VALUES (?, ?, ?)", endpoint, user, text)

@@ -25,7 +25,8 @@ from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS
 from headgate.redis.connections import is_open, redacted_address
 from headgate.redis.replies import Replies
-from headgate.runtime.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
+from headgate.runtime.logging import log_refusal
+from headgate.runtime.metrics import HOSTS_REFUSED, PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.services.publisher import publisher_of
 from headgate.settings.settings import PREFIX, Settings
 from headgate.transport.limits import TransportLimits
@@ -180,7 +181,7 @@ class Gateway:
             part = self.requests.streams.answer if environ.get("PATH_INFO") in paths else sockets
             return part(environ, start_response)
 
-        return self.access.hosts.guard(answer)
+        return self.access.hosts.guard(answer, _host_refused)
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to one of our hosts. `wsgi_app` refuses the others."""
@@ -266,3 +267,8 @@ def _sockets(settings: Settings) -> SocketIOFace:
         allowing=partial(origins_with, settings),
         names_namespaces=settings.dev,
     )
+
+
+def _host_refused(error: UnknownHost) -> None:
+    HOSTS_REFUSED.inc()
+    log_refusal(error)

@@ -36,10 +36,15 @@ _log_throttle = LogThrottle()
 
 def wire_form(error: HeadgateError) -> dict[str, Any]:
     """Return the wire form of an error for clients. Private details and the remedy go to the log, throttled."""
-    wire = error.to_wire()
-    if error.public is not None and (left_out := _log_throttle.due(error.code)) is not None:
+    if error.public is not None:
+        log_refusal(error)
+    return error.to_wire()
+
+
+def log_refusal(error: HeadgateError) -> None:
+    """Log a refusal that the operator can end, throttled by its code."""
+    if (left_out := _log_throttle.due(error.code)) is not None:
         _log.warning("refused", code=error.code, reason="; ".join(error.lines()), left_out=left_out)
-    return wire
 
 
 def configure(level: str, worker: int | None = None, form: str = "auto") -> None:

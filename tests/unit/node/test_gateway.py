@@ -11,6 +11,7 @@ import pytest
 from gevent.event import Event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity, PageRequest
@@ -20,7 +21,7 @@ from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
 from headgate.settings.settings import Settings
 from tests.support.any_json import BODIES, FIELDS, TEXT, VALUES
-from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
+from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE, ModelRedis
 
 # Half a surrogate pair, as a browser's JSON spells it.
@@ -656,6 +657,19 @@ def test_an_open_redis_on_another_machine_is_warned_of(gateway_on_model: StartGa
     with capture_logs() as lines:
         gateway_on_model(redis_url="redis://192.0.2.1/0")
     assert [line["at"] for line in lines if line["event"] == "Redis without a password"] == ["192.0.2.1:6379"]
+
+
+def test_a_request_to_another_host_is_counted_and_the_operator_reads_the_setting(gateway: GatewayOnModel) -> None:
+    """One line in ten seconds, because strangers can cause it."""
+    name, application = "headgate_hosts_refused_total", gateway.gateway.wsgi_app(lambda *_: [b""])
+    before = REGISTRY.get_sample_value(name) or 0
+    with capture_logs() as lines:
+        for _ in range(3):
+            list(application({**ENVIRON, "PATH_INFO": "/", "HTTP_HOST": "shop.example.com"}, lambda *_: lambda _: None))
+    (line,) = (line for line in lines if line["event"] == "refused")
+    assert line["code"] == "unknown_host"
+    assert "does not answer as 'shop.example.com'; HEADGATE_HOSTS lists" in line["reason"]
+    assert REGISTRY.get_sample_value(name) == before + 3
 
 
 def test_an_authenticator_may_be_set_before_clients_come(gateway_on_model: StartGatewayOnModel) -> None:

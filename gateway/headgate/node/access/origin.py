@@ -50,16 +50,14 @@ class Hosts:
         if authority is None or not (origins.is_local(authority[0]) or self._answers(authority[0], environ)):
             raise UnknownHost(shown)
 
-    def guard(self, application: WSGIApplication) -> WSGIApplication:
+    def guard(self, application: WSGIApplication, on_refusal: Callable[[UnknownHost], None]) -> WSGIApplication:
         """Return an application that answers 421 to requests for other names and passes on the rest."""
-        # Imported here, because a process with only Flask uses this module without the packages of a gateway.
-        from headgate.runtime.metrics import HOSTS_REFUSED
 
         def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             try:
                 self.check(environ)
             except UnknownHost as error:
-                HOSTS_REFUSED.inc()
+                on_refusal(error)
                 answer = error_answer("421 Misdirected Request", error.to_wire())
                 return readable_by_pages(self._settings, answer, environ)(environ, start_response)
             return application(environ, start_response)

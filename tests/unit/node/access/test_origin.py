@@ -265,8 +265,8 @@ def answer(application: Any, path: str, environ: dict[str, str]) -> tuple[str, d
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example"])
 def test_a_name_that_was_rebound_to_the_gateway_gets_nothing(path: str, host: str) -> None:
     """On every path, with an origin of that name or with a forwarded one; the answer names the setting."""
-    pages = Application()
-    guarded = Hosts(settings_of(ALONE)).guard(pages)
+    pages, refusals = Application(), list[UnknownHost]()
+    guarded = Hosts(settings_of(ALONE)).guard(pages, refusals.append)
     forwarded = {"x_forwarded_host": "localhost", "x_forwarded_for": "127.0.0.1"}
     for more in ({}, {"origin": f"http://{host}"}, forwarded):
         status, headers, body = answer(guarded, path, sent(host, **more))
@@ -275,13 +275,13 @@ def test_a_name_that_was_rebound_to_the_gateway_gets_nothing(path: str, host: st
         assert "HEADGATE_HOSTS" in error["message"]
         assert headers["Content-Type"] == "application/json"
         assert headers["Cache-Control"] == "no-store"
-    assert pages.requests == 0
+    assert (pages.requests, len(refusals)) == (0, 3)
     assert answer(guarded, path, sent("127.0.0.1:8000")) == ("200 OK", {}, b"a page")
 
 
 def test_a_page_of_a_listed_origin_may_read_why_its_request_was_refused() -> None:
     """The client then says `unknown_host`, not "unreachable"; a page of another origin reads nothing."""
-    guarded = Hosts(settings_of({"ALLOWED_ORIGINS": "https://app.example.com"})).guard(Application())
+    guarded = Hosts(settings_of({"ALLOWED_ORIGINS": "https://app.example.com"})).guard(Application(), lambda _: None)
     _, headers, _ = answer(guarded, "/socket.io/", sent("evil.example", origin="https://app.example.com"))
     assert headers["Access-Control-Allow-Origin"] == "https://app.example.com"
     assert headers["Access-Control-Expose-Headers"] == "Retry-After"

@@ -1,9 +1,5 @@
 """Shedding refuses newcomers while there is no room for them, or the event loop lags. No I/O.
 
-    ADMITTING ── late ──► STRAINED ── lasted ──► SHEDDING ── on time ──► RECOVERING ── lasted ──► ADMITTING
-        ▲                    │                      ▲                        │
-        └────── on time ─────┘                      └───────── late ─────────┘
-
 In: the lag of each beat of the loop (runtime/watchdog.py), and every new session and CONNECT. Out: an error with a random time
 to retry after, so that clients refused together return apart.
 
@@ -18,14 +14,12 @@ a beat later than half of LAG_S.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from random import randint
 from time import monotonic
 
 import structlog
 
 from headgate.errors import LimitReached, Overloaded
-from headgate.runtime.machine import Machine
 from headgate.runtime.metrics import SHED, SHEDDING
 
 log = structlog.get_logger("headgate.shedding")
@@ -37,41 +31,6 @@ LAG_S = 1.0  # of a late beat
 # The ranges of the time after which a refused client may come back. A client must leave first, or the loop catch up.
 FULL_RETRY_S = (5, 20)
 LAG_RETRY_S = (3, 10)
-
-
-class State(Enum):
-    """Whether newcomers are admitted, and the change that may come next."""
-
-    ADMITTING = "admitting"
-    STRAINED = "strained"  # beats are late, and newcomers are still admitted
-    SHEDDING = "shedding"
-    RECOVERING = "recovering"  # beats are on time, and newcomers are still refused
-
-
-class Step(Enum):
-    """The steps that change the state."""
-
-    LATE = "late"
-    ON_TIME = "on time"
-    LASTED = "lasted"
-
-
-_MACHINE = Machine(
-    "shedding",
-    {
-        (State.ADMITTING, Step.LATE): State.STRAINED,
-        (State.ADMITTING, Step.ON_TIME): State.ADMITTING,
-        (State.STRAINED, Step.LATE): State.STRAINED,
-        (State.STRAINED, Step.ON_TIME): State.ADMITTING,
-        (State.STRAINED, Step.LASTED): State.SHEDDING,
-        (State.SHEDDING, Step.LATE): State.SHEDDING,
-        (State.SHEDDING, Step.ON_TIME): State.RECOVERING,
-        (State.RECOVERING, Step.LATE): State.SHEDDING,
-        (State.RECOVERING, Step.ON_TIME): State.RECOVERING,
-        (State.RECOVERING, Step.LASTED): State.ADMITTING,
-    },
-)
-_REFUSING = frozenset({State.SHEDDING, State.RECOVERING})
 
 
 class Shedding:
@@ -86,26 +45,23 @@ class Shedding:
     ) -> None:
         self.max_clients, self._count = max_clients, count
         self._now_s, self._spread = now_s, spread
-        self.state, self._is_refusing = State.ADMITTING, False
-        self._late_beats = 0
-        self._calm_from_s = 0.0
+        self._is_refusing = False
+        self._late_beats = 0  # in a row
+        self._late_at_s = 0.0  # time of the last late beat
 
     def beat(self, lag_s: float) -> None:
         """Take one beat of the loop with its lag. Runs in the hub, never waits."""
         if lag_s >= (LAG_S / 2 if self._is_refusing else LAG_S):
             self._late_beats += 1
-            self._take(Step.LATE)
-            if self.state is State.STRAINED and self._late_beats >= LATE_BEATS:
-                self._take(Step.LASTED)
+            self._late_at_s = self._now_s()
+            if not self._is_refusing and self._late_beats >= LATE_BEATS:
+                self._refuse(True)
                 log.error("shedding began", lag_s=round(lag_s, 2), effect="newcomers are refused until the loop has caught up")
-        else:
-            self._late_beats = 0
-            if self.state is State.SHEDDING:
-                self._calm_from_s = self._now_s()
-            self._take(Step.ON_TIME)
-            if self.state is State.RECOVERING and self._now_s() - self._calm_from_s >= CALM_S:
-                self._take(Step.LASTED)
-                log.info("shedding ended")
+            return
+        self._late_beats = 0
+        if self._is_refusing and self._now_s() - self._late_at_s >= CALM_S:
+            self._refuse(False)
+            log.info("shedding ended")
 
     def check_session(self, sessions: int) -> None:
         """Refuse a new session beyond `sessions`. Raises Overloaded if the loop lags, and LimitReached (`clients`)."""
@@ -136,8 +92,6 @@ class Shedding:
         SHED.labels("clients").inc()
         return LimitReached("clients", self.max_clients, self._spread(*FULL_RETRY_S))
 
-    def _take(self, step: Step) -> None:
-        before, self.state = self.state, _MACHINE[self.state, step]
-        if self.state is not before:
-            self._is_refusing = self.state in _REFUSING
-            SHEDDING.set(self._is_refusing)
+    def _refuse(self, is_refusing: bool) -> None:
+        self._is_refusing = is_refusing
+        SHEDDING.set(is_refusing)

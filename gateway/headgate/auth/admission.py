@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from headgate.errors import LimitReached
 from headgate.runtime.shared_rates import SharedRates
 
-from .client_counts import ClientCounts
+from .client_counts import QUIET_CLIENTS, ClientCounts
 from .identity import ANONYMOUS, Identity
 
 if TYPE_CHECKING:
@@ -41,27 +41,22 @@ class Admission(Generic[C]):
     """The admitted clients.
 
     Args:
-        per_user: maximum clients per user; 0 means no limit. A `ClientCounts` includes those of other processes.
-        per_address: maximum clients per address, likewise.
+        per_user, per_address: maximum clients over all processes; 0 means no limit.
         expiry: receives the expiry time of each client's identity.
+        now_s: monotonic.
     """
 
-    def __init__(self, per_user: int | ClientCounts, per_address: int | ClientCounts, expiry: Expiry[C]) -> None:
-        self.places = per_user if isinstance(per_user, ClientCounts) else ClientCounts(per_user)
-        self.places.own_of = self._count_of
-        self.addresses = (
-            per_address if isinstance(per_address, ClientCounts) else ClientCounts(per_address, name="clients_per_address")
-        )
-        self.addresses.own_of = self._count_at
+    def __init__(self, per_user: int, per_address: int, expiry: Expiry[C], now_s: Callable[[], float] = monotonic) -> None:
+        self.users = ClientCounts(per_user, now_s)
+        self.addresses = ClientCounts(per_address, now_s, name="clients_per_address", quiet=QUIET_CLIENTS)
         self.expiry = expiry
         self._of_user: dict[str, set[C]] = {}
         self._of_token: dict[str, set[C]] = {}
-        self._at: dict[str, int] = {}
         self._address_of: dict[C, str] = {}
 
     def apply(self, per_user: int, per_address: int) -> None:
         """Apply other limits. Clients above them stay."""
-        self.places.max_clients, self.addresses.max_clients = per_user, per_address
+        self.users.max_clients, self.addresses.max_clients = per_user, per_address
 
     def check(self, user: str, address: str | None) -> None:
         """Refuse another client of `user` from `address` if that exceeds a limit. An `address` of None is not counted.
@@ -69,17 +64,16 @@ class Admission(Generic[C]):
         Raises LimitReached: `clients_per_user` or `clients_per_address`.
         """
         if user != ANONYMOUS:
-            self.places.check(user, len(self._of_user.get(user, ())))
+            self.users.check(user)
         if address is not None:
-            self.addresses.check(address, self._at.get(address, 0))
+            self.addresses.check(address)
 
     def join(self, client: C, address: str | None) -> None:
         self._index(client, client.identity)
         self.expiry.set(client, client.identity.expires_at)
         if address is not None:
             self._address_of[client] = address
-            count = self._at[address] = self._at.get(address, 0) + 1
-            self.addresses.changed(address, count)
+            self.addresses.changed(address, self.addresses.own.get(address, 0) + 1)
 
     def renew(self, client: C, identity: Identity) -> None:
         """Replace the identity of an admitted client."""
@@ -95,21 +89,11 @@ class Admission(Generic[C]):
         self.expiry.forget(client)
         address = self._address_of.pop(client, None)
         if address is not None:
-            count = self._at[address] = self._at[address] - 1
-            if not count:
-                del self._at[address]
-            self.addresses.changed(address, count)
+            self.addresses.changed(address, self.addresses.own[address] - 1)
 
     def of_user(self, user: str) -> list[C]:
         """Return a user's clients."""
         return list(self._of_user.get(user, ()))
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of clients of each user, anonymous clients excluded."""
-        return {user: len(clients) for user, clients in self._of_user.items() if user != ANONYMOUS}
-
-    def counts_at(self) -> dict[str, int]:
-        return dict(self._at)
 
     def of_token(self, token_id: str) -> list[C]:
         """Return the clients that joined or refreshed with a token."""
@@ -119,7 +103,7 @@ class Admission(Generic[C]):
         clients = self._of_user.setdefault(identity.user, set())
         clients.add(client)
         if identity.user != ANONYMOUS:
-            self.places.changed(identity.user, len(clients))
+            self.users.changed(identity.user, len(clients))
         if identity.token_id is not None:
             self._of_token.setdefault(identity.token_id, set()).add(client)
 
@@ -127,15 +111,9 @@ class Admission(Generic[C]):
         identity = client.identity
         _discard(self._of_user, identity.user, client)
         if identity.user != ANONYMOUS:
-            self.places.changed(identity.user, self._count_of(identity.user))
+            self.users.changed(identity.user, len(self._of_user.get(identity.user, ())))
         if identity.token_id is not None:
             _discard(self._of_token, identity.token_id, client)
-
-    def _count_at(self, address: str) -> int:
-        return self._at.get(address, 0)
-
-    def _count_of(self, user: str) -> int:
-        return len(self._of_user.get(user, ()))
 
 
 class PendingSessions:

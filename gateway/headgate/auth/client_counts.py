@@ -56,7 +56,7 @@ class _Answer(NamedTuple):
 
 
 class ClientCounts:
-    """See the module. `wanted` is called when an exchange would help soon; `own_of` returns a user's clients in this process.
+    """See the module. `wanted` is called when an exchange would help soon. `own` are the clients of each user in this process.
 
     Args:
         max_clients: maximum per user; 0 means no limit and no exchange.
@@ -70,7 +70,7 @@ class ClientCounts:
         self._name, self._most_quiet = name, quiet
         self._shared: set[str] = set()  # with `quiet`, users with a last sent count above it
         self.wanted: Callable[[], None] = lambda: None
-        self.own_of: Callable[[str], int] = lambda user: 0
+        self.own: dict[str, int] = {}
         self.processes = 1
         self._now_s = now_s
         self._changed: dict[str, int] = {}
@@ -78,13 +78,14 @@ class ClientCounts:
         self._answers: dict[str, _Answer] = {}
         self._received_s = self._swept_s = self._settled_s = -math.inf
 
-    def check(self, user: str, own: int) -> None:
-        """Refuse another client of a user with `own` clients here if that may exceed the limit.
+    def check(self, user: str) -> None:
+        """Refuse another client of a user if that may exceed the limit.
 
         Raises StillAsking if only the next exchange can decide, and LimitReached with the name of the limit.
         """
         if not self.max_clients:
             return
+        own = self.own.get(user, 0)
         if self.processes == 1:
             if own >= self.max_clients:
                 raise LimitReached(self._name, self.max_clients, PLACE_RETRY_S)
@@ -102,6 +103,10 @@ class ClientCounts:
 
     def changed(self, user: str, own: int) -> None:
         """Record the number of clients that a user now has in this process."""
+        if own:
+            self.own[user] = own
+        else:
+            self.own.pop(user, None)
         if self.max_clients and (not self._most_quiet or self._is_shared(user, own)):
             shown = own if not self._most_quiet or own >= self._quiet() else 0
             self._changed[user] = shown
@@ -113,9 +118,9 @@ class ClientCounts:
             if user in self._asked:
                 self._asked[user] = shown
 
-    def all_sent(self, counts: Mapping[str, int]) -> dict[str, int]:
+    def all_sent(self) -> dict[str, int]:
         """Return the counts to send again after Redis has lost them."""
-        counted = {user: own for user, own in counts.items() if own >= self._quiet()} if self.max_clients else {}
+        counted = {user: own for user, own in self.own.items() if own >= self._quiet()} if self.max_clients else {}
         if self._most_quiet:
             self._shared = set(counted)
         return counted
@@ -142,7 +147,7 @@ class ClientCounts:
         if now_s - self._swept_s > FRESH_S:
             self._swept_s = now_s
             self._answers = {
-                user: answer for user, answer in self._answers.items() if now_s - answer.at_s <= FRESH_S or self.own_of(user)
+                user: answer for user, answer in self._answers.items() if now_s - answer.at_s <= FRESH_S or user in self.own
             }
         if now_s < self._settled_s:
             return

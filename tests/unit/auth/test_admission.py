@@ -112,7 +112,7 @@ def test_it_counts_as_a_list_would(steps: list[tuple[str, str | None, int]]) -> 
             admission.leave(inside.pop(leaver)[0])
     for client, _ in inside:
         admission.leave(client)
-    assert not any([admission._of_user, admission._of_token, admission._at, admission._address_of])
+    assert not any([admission.users.own, admission.addresses.own, admission._of_user, admission._of_token, admission._address_of])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["open", "add", "forget"]), st.integers(0, 9), st.sampled_from(["x", "y", None]))))

@@ -16,17 +16,12 @@ class World:
     def __init__(self, processes: int, most: int, quiet: int = 0) -> None:
         self.now_s, self.most, self.quiet, self.store_is_up = 1000.0, most, quiet, True
         self.told: dict[int, tuple[float, dict[str, int]]] = {}
-        self.own: list[dict[str, int]] = [{} for _ in range(processes)]
         self.dead: set[int] = set()
         self.known = [False] * processes
-        self.places = [self._places(number) for number in range(processes)]
+        self.places = [ClientCounts(most, lambda: self.now_s, quiet=quiet) for _ in range(processes)]
+        self.own = [places.own for places in self.places]
         for number in [*range(processes), *range(processes)]:
             self.look(number)  # twice: each knows of all
-
-    def _places(self, number: int) -> ClientCounts:
-        places = ClientCounts(self.most, lambda: self.now_s, quiet=self.quiet)
-        places.own_of = lambda user: self.own[number].get(user, 0)
-        return places
 
     def look(self, number: int) -> None:
         question = self.places[number].next_question()
@@ -34,26 +29,23 @@ class World:
             return
         known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
         lost, self.known[number] = self.known[number] and not known, True
-        before = self.told[number][1] if known else self.places[number].all_sent(self.own[number])
+        before = self.told[number][1] if known else self.places[number].all_sent()
         self.told[number] = (self.now_s, {**before, **question[0]})
         live = {each: counts for each, (at_s, counts) in self.told.items() if self.now_s - at_s < LEASE_S}
         others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question[1]}
         self.places[number].received(question, len(live), others, lost=lost)
 
     def join(self, number: int, user: str = "ana") -> LimitReached | None:
-        own = self.own[number].get(user, 0)
         try:
-            self.places[number].check(user, own)
+            self.places[number].check(user)
         except LimitReached as refused:
             return refused
-        self.own[number][user] = own + 1
-        self.places[number].changed(user, own + 1)
+        self.places[number].changed(user, self.own[number].get(user, 0) + 1)
         return None
 
     def leave(self, number: int, user: str = "ana") -> None:
-        if self.own[number].get(user, 0):
-            self.own[number][user] -= 1
-            self.places[number].changed(user, self.own[number][user])
+        if own := self.own[number].get(user, 0):
+            self.places[number].changed(user, own - 1)
 
     def die(self, number: int) -> None:
         self.dead.add(number)
@@ -229,13 +221,14 @@ def test_few_clients_of_an_address_are_neither_told_nor_asked_about() -> None:
     assert world.places[0].next_question() == ({"ana": 0}, [])
     world.leave(0)
     assert world.places[0].next_question() == ({}, [])
-    assert world.places[0].all_sent({"ana": 14, "ben": 16}) == {"ben": 16}
+    world.places[0].changed("ben", 16)
+    assert world.places[0].all_sent() == {"ben": 16}
 
 
 def test_without_a_limit_nothing_is_told_or_asked() -> None:
     """0 turns it off."""
     places = ClientCounts(0)
     places.processes = 3
-    places.check("ana", 10**6)
-    places.changed("ana", 1)
+    places.changed("ana", 10**6)
+    places.check("ana")
     assert places.next_question() == ({}, [])

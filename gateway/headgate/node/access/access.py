@@ -16,7 +16,6 @@ import structlog
 
 from headgate.auth.admission import Admission
 from headgate.auth.api_keys import ApiKeys, key_of
-from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
 from headgate.auth.repair import KeptKeys, read_revoked
@@ -70,8 +69,8 @@ class Access:
         self._evictions, self._redis = evictions, cluster.redis
         self.hosts = Hosts(settings)
         self.expiry: Expiry[Client] = Expiry(evictions.expired)
-        addresses = ClientCounts(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
-        self.admission: Admission[Client] = Admission(settings.max_clients_per_user, addresses, self.expiry)
+        limits = settings.max_clients_per_user, settings.max_clients_per_address
+        self.admission: Admission[Client] = Admission(*limits, self.expiry)
         self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)
         self.refusals = Refusals(settings.max_refusals)
         # No client is admitted before it has read the revocations, so it waits for no other part.

@@ -8,11 +8,10 @@ In Redis, an address is a user name that begins with ADDRESS. A user name that b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from headgate.auth.admission import Admission
-from headgate.auth.client_counts import ClientCounts, Question
+from headgate.auth.client_counts import Question
 from headgate.delivery.client import Client
 from headgate.redis.shared_table import Fields, SharedTable
 from headgate.runtime.loop import Signal
@@ -20,18 +19,7 @@ from headgate.runtime.loop import Signal
 # A client waits this long for a turn of the shared table if it is unknown whether there is room for it.
 TURN_WAIT_S = 1.0
 ADDRESS = "\0@"
-
-
-class _Kind(NamedTuple):
-    """The owners of counted clients, which are users or addresses."""
-
-    places: ClientCounts
-    counts: Callable[[], Mapping[str, int]]
-    is_address: bool
-
-    def field(self, name: str) -> str:
-        """Return the field of a name in Redis."""
-        return f"{ADDRESS}{name}" if self.is_address or name.startswith(ADDRESS[0]) else name
+_NO_QUESTION: Question = ({}, [])
 
 
 class ClientCountsWatch:
@@ -40,14 +28,11 @@ class ClientCountsWatch:
     kind = "clients"
 
     def __init__(self, table: SharedTable, admission: Admission[Client]) -> None:
-        users = _Kind(admission.places, admission.counts, is_address=False)
-        self._kinds = [users, _Kind(admission.addresses, admission.counts_at, is_address=True)]
-        self._questions: list[Question] = []
+        self._counts = ((admission.users, _field_of_user), (admission.addresses, _field_of_address))
+        self._questions = [_NO_QUESTION, _NO_QUESTION]
         self._table = table
         self._turned = Signal()
-        hurry = table.add(self)
-        for kind in self._kinds:
-            kind.places.wanted = hurry
+        admission.users.wanted = admission.addresses.wanted = table.add(self)
 
     def next_turn(self) -> bool:
         """Wait at most TURN_WAIT_S for the end of a turn; return whether there was one."""
@@ -55,28 +40,34 @@ class ClientCountsWatch:
 
     def fields(self, *, whole_row: bool) -> dict[str, int | None]:
         """Return the changed counts, or all, and store the question for `wanted_fields`."""
-        self._questions = [kind.places.next_question() for kind in self._kinds]
-        fields: dict[str, int] = {}
-        for kind, (sent, _) in zip(self._kinds, self._questions, strict=True):
-            counts = kind.places.all_sent(kind.counts()) if whole_row else sent
-            fields |= {kind.field(name): count for name, count in counts.items()}
-        return {field: count or None for field, count in fields.items()}
+        self._questions = [counts.next_question() for counts, _ in self._counts]
+        fields: dict[str, int | None] = {}
+        for (counts, field), (sent, _) in zip(self._counts, self._questions, strict=True):
+            shown = counts.all_sent() if whole_row else sent
+            fields |= {field(name): count or None for name, count in shown.items()}
+        return fields
 
     def wanted_fields(self) -> list[str]:
         """Return the fields of the users and addresses in question."""
-        return [kind.field(name) for kind, (_, asked) in self._pairs() for name in asked]
+        pairs = zip(self._counts, self._questions, strict=True)
+        return [field(name) for (_, field), (_, asked) in pairs for name in asked]
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Take the counts of the others."""
-        for kind, question in self._pairs():
-            counts = {name: sum(_count(fields.get(kind.field(name))) for fields in others.values()) for name in question[1]}
-            kind.places.received(question, len(others) + 1, counts, lost=lost)
-        self._questions = []
+        for (counts, field), question in zip(self._counts, self._questions, strict=True):
+            theirs = {name: sum(_count(fields.get(field(name))) for fields in others.values()) for name in question[1]}
+            counts.received(question, len(others) + 1, theirs, lost=lost)
+        self._questions = [_NO_QUESTION, _NO_QUESTION]
         turned, self._turned = self._turned, Signal()
         turned.set()
 
-    def _pairs(self) -> list[tuple[_Kind, Question]]:
-        return list(zip(self._kinds, self._questions or [({}, [])] * len(self._kinds), strict=True))
+
+def _field_of_user(name: str) -> str:
+    return f"{ADDRESS}{name}" if name.startswith(ADDRESS[0]) else name
+
+
+def _field_of_address(address: str) -> str:
+    return f"{ADDRESS}{address}"
 
 
 def _count(value: bytes | None) -> int:

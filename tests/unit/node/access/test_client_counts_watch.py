@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import Admission
-from headgate.auth.client_counts import ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Identity
 from headgate.errors import LimitReached
@@ -33,31 +32,23 @@ class Client:
 
 
 class Process:
-    """A gateway process as far as places go: its clients, and its watch."""
+    """A gateway process as far as client counts go: its clients, and its watch."""
 
-    def __init__(self, server: SmallRedis, most: int = 4) -> None:
-        self.own: dict[str, int] = {}
-        self.places = ClientCounts(most, lambda: float(server.now_s))
-        self.places.own_of = lambda user: self.own.get(user, 0)
+    def __init__(self, server: SmallRedis, most: int = 4, per_address: int = 0) -> None:
+        self.admission: Admission[Client] = Admission(
+            most, per_address, Expiry(lambda clients: None), lambda: float(server.now_s)
+        )
         self.table = new_table(server)
-        self.addresses = ClientCounts(0, name="clients_per_address")
-        self.watch = ClientCountsWatch(self.table, cast(Any, self))
+        self.watch = ClientCountsWatch(self.table, cast(Any, self.admission))
 
-    def counts(self) -> dict[str, int]:
-        return self.own
-
-    def counts_at(self) -> dict[str, int]:
-        return {}
-
-    def join(self, user: str = "ana") -> bool:
-        """Let a client in, if there is room."""
+    def join(self, user: str = "ana", address: str | None = None) -> str:
+        """Let a client in, and return "in"; without room, return the limit."""
         try:
-            self.places.check(user, self.own.get(user, 0))
-        except LimitReached:
-            return False
-        self.own[user] = self.own.get(user, 0) + 1
-        self.places.changed(user, self.own[user])
-        return True
+            self.admission.check(user, address)
+        except LimitReached as refused:
+            return str(refused.parts["name"])
+        self.admission.join(Client(Identity(user, scopes=())), address)  # no check of the name
+        return "in"
 
 
 @pytest.fixture
@@ -80,53 +71,37 @@ def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -
             joined.append(process.join())
             for each in pair:
                 each.table.turn()
-    assert 4 <= joined.count(True) <= 5
-    assert not any(joined[5:])
+    assert 4 <= joined.count("in") <= 5
+    assert "in" not in joined[5:]
 
 
 def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     """Over the same look. A user is no address, whatever its name."""
-    made: list[tuple[SharedTable, Admission[Client]]] = []
-    for _ in range(2):
-        users = ClientCounts(4, lambda: float(server.now_s))
-        addresses = ClientCounts(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
-        admission: Admission[Client] = Admission(users, addresses, Expiry(lambda clients: None))
-        table = new_table(server)
-        ClientCountsWatch(table, cast(Any, admission))
-        made.append((table, admission))
+    processes = [Process(server, 4, 8) for _ in range(2)]
 
     def look() -> None:
-        for table, _ in made * 2:
-            table.turn()
-
-    def join(number: int, user: str) -> str:
-        admission = made[number][1]
-        try:
-            admission.check(user, "192.0.2.7")
-        except LimitReached as refused:
-            return str(refused.parts["name"])
-        admission.join(Client(Identity(user, scopes=())), "192.0.2.7")  # no check of the name
-        return "in"
+        for process in processes * 2:
+            process.table.turn()
 
     look()
     strange = f"{client_counts_watch.ADDRESS}192.0.2.7"
     joined: list[str] = []
     for number in range(12):
-        joined.append(join(number % 2, strange if number < 3 else f"user {number}"))
+        joined.append(processes[number % 2].join(strange if number < 3 else f"user {number}", "192.0.2.7"))
         look()
     assert joined[:8] == ["in"] * 8
     assert joined[9:] == ["clients_per_address"] * 3
     server.flush()
     look()
     look()
-    assert join(0, "another") == "clients_per_address"
-    assert {name for table, _ in made for name in server._hashes[table_key("clients", table.id)]} == {
+    assert processes[0].join("another", "192.0.2.7") == "clients_per_address"
+    assert {name for each in processes for name in server._hashes[table_key("clients", each.table.id)]} == {
         f"{client_counts_watch.ADDRESS}192.0.2.7",
         f"{client_counts_watch.ADDRESS}{strange}",
         *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
     }
-    for table, _ in made:
-        table.close()
+    for process in processes:
+        process.table.close()
 
 
 def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, pair: tuple[Process, Process]) -> None:
@@ -146,7 +121,7 @@ def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, p
         one.table.turn()
     assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared table out of reach", "warning")] * 3
     server.now_s += LEASE_S
-    assert [one.join() for _ in range(4)].count(True) <= 2
+    assert [one.join() for _ in range(4)].count("in") <= 2
     server.up = True
 
 
@@ -158,7 +133,7 @@ def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> Non
     process.table.start()
     assert process.watch.next_turn()
     assert LOADS in server.present()
-    assert process.join()
+    assert process.join() == "in"
     process.table.close()
     process.table.close()
     assert not {LOADS, table_key("clients", process.table.id)} & server.present()

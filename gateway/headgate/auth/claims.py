@@ -7,8 +7,6 @@ In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its rea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -54,62 +52,51 @@ _decode = msgspec.json.Decoder(_Claims).decode
 _FAULTY_CLAIM = re.compile(r"`\$\.(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRules:
-    """The rules for claims.
+def identity_of(payload: bytes, audience: str, issuer: str | None, leeway_s: float, now_s: float) -> Identity:
+    """Return the identity that a payload describes, with the user's own topics. Raises Unauthorized with its reason.
 
     Args:
         audience: required in `aud`.
-        leeway_s: tolerated clock difference for `exp`, `nbf` and `iat`.
-        now: seconds since 1970.
         issuer: required as `iss`; None accepts any.
+        leeway_s: tolerated clock difference for `exp`, `nbf` and `iat`.
+        now_s: since 1970.
     """
+    claims = _read(payload)
+    user, expires_at = claims.sub, claims.exp
+    if expires_at is None or claims.aud is None or user is None:
+        missing = "exp" if expires_at is None else "aud" if claims.aud is None else "sub"
+        raise _fault(Reason.MISSING_CLAIM, missing, f"`{audience}`" if missing == "aud" else None)
+    _check_times(claims, expires_at, leeway_s, now_s)
+    if audience != claims.aud and (isinstance(claims.aud, str) or audience not in claims.aud):
+        raise _fault(Reason.WRONG_AUDIENCE, "aud", f"`{audience}`")
+    if issuer is not None and claims.iss != issuer:
+        raise _fault(Reason.MISSING_CLAIM if claims.iss is None else Reason.WRONG_ISSUER, "iss", f"`{issuer}`")
+    if (token_id := claims.jti) is not None and not (token_id.isprintable() and 0 < len(token_id) <= MAX_ID_CHARACTERS):
+        raise _fault(Reason.INVALID_CLAIM, "jti")
+    word = _word(user)
+    own = f"{USERS}.{word}.#"
+    subscribe = _grants(claims.subscribe, "subscribe", user, word) if claims.subscribe else ()
+    return Identity.of_checked(
+        user,
+        own,
+        subscribe=subscribe if own in subscribe else (*subscribe, own),
+        publish=_grants(claims.publish, "publish", user, word) if claims.publish else (),
+        expires_at=expires_at + leeway_s,
+        token_id=token_id,
+        namespaces=None if claims.namespaces is None else _namespaces(claims.namespaces),
+    )
 
-    audience: str
-    leeway_s: float
-    now: Callable[[], float]
-    issuer: str | None = None
 
-    def identity(self, payload: bytes) -> Identity:
-        """Return the identity that a payload describes, with the user's own topics. Raises Unauthorized with its reason."""
-        claims = _read(payload)
-        user, expires_at = claims.sub, claims.exp
-        if expires_at is None or claims.aud is None or user is None:
-            missing = "exp" if expires_at is None else "aud" if claims.aud is None else "sub"
-            raise _fault(Reason.MISSING_CLAIM, missing, f"`{self.audience}`" if missing == "aud" else None)
-        self._check_times(claims, expires_at)
-        if self.audience != claims.aud and (isinstance(claims.aud, str) or self.audience not in claims.aud):
-            raise _fault(Reason.WRONG_AUDIENCE, "aud", f"`{self.audience}`")
-        if self.issuer is not None and claims.iss is None:
-            raise _fault(Reason.MISSING_CLAIM, "iss", f"`{self.issuer}`")
-        if self.issuer is not None and claims.iss != self.issuer:
-            raise _fault(Reason.WRONG_ISSUER, "iss", f"`{self.issuer}`")
-        if (token_id := claims.jti) is not None and not (token_id.isprintable() and 0 < len(token_id) <= MAX_ID_CHARACTERS):
-            raise _fault(Reason.INVALID_CLAIM, "jti")
-        word = _word(user)
-        own = f"{USERS}.{word}.#"
-        subscribe = _grants(claims.subscribe, "subscribe", user, word) if claims.subscribe else ()
-        return Identity.of_checked(
-            user,
-            own,
-            subscribe=subscribe if own in subscribe else (*subscribe, own),
-            publish=_grants(claims.publish, "publish", user, word) if claims.publish else (),
-            expires_at=expires_at + self.leeway_s,
-            token_id=token_id,
-            namespaces=None if claims.namespaces is None else _namespaces(claims.namespaces),
-        )
-
-    def _check_times(self, claims: _Claims, expires_at: float) -> None:
-        """Check the NumericDates (RFC 7519, section 2): seconds since 1970."""
-        for name, at in (("exp", expires_at), ("nbf", claims.nbf), ("iat", claims.iat)):
-            if at is not None and not 0 <= at < _LAST_TIME_S:
-                raise _fault(Reason.INVALID_CLAIM, name)
-        now_s = self.now()
-        if expires_at + self.leeway_s <= now_s:
-            raise Unauthorized(Reason.EXPIRED)
-        for name, at in (("nbf", claims.nbf), ("iat", claims.iat)):
-            if at is not None and at - self.leeway_s > now_s:
-                raise Unauthorized(Reason.NOT_YET_VALID, claim=name)
+def _check_times(claims: _Claims, expires_at: float, leeway_s: float, now_s: float) -> None:
+    """Check the NumericDates (RFC 7519, section 2): seconds since 1970."""
+    for name, at in (("exp", expires_at), ("nbf", claims.nbf), ("iat", claims.iat)):
+        if at is not None and not 0 <= at < _LAST_TIME_S:
+            raise _fault(Reason.INVALID_CLAIM, name)
+    if expires_at + leeway_s <= now_s:
+        raise Unauthorized(Reason.EXPIRED)
+    for name, at in (("nbf", claims.nbf), ("iat", claims.iat)):
+        if at is not None and at - leeway_s > now_s:
+            raise Unauthorized(Reason.NOT_YET_VALID, claim=name)
 
 
 def _read(payload: bytes) -> _Claims:

@@ -23,7 +23,7 @@ from headgate.errors import SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.settings.settings import CHECK_TOKENS, LET_IN, Settings
 
-from .claims import ClaimRules
+from .claims import identity_of
 from .identity import ANONYMOUS, Handshake, Identity
 from .key_sets import configured_keys
 from .keys import SECRET_ALGORITHM, Key
@@ -44,7 +44,8 @@ class Tokens:
 
     Args:
         keys: at least one, with distinct ids.
-        audience, leeway_s, now, issuer: as `ClaimRules`.
+        now: seconds since 1970.
+        audience, leeway_s, issuer: as `identity_of`.
 
     Attributes:
         keys: the current keys by id. A new object after each replacement.
@@ -65,7 +66,7 @@ class Tokens:
         self._configured = {key.key_id: key for key in keys}
         self._fetched: dict[str, Key] = {}
         self._use(self._configured)
-        self._rules = ClaimRules(audience, leeway_s, now, issuer)
+        self._audience, self._issuer, self._leeway_s, self._now = audience, issuer, leeway_s, now
 
     @classmethod
     def configured(cls, settings: Settings) -> Tokens | None:
@@ -98,7 +99,7 @@ class Tokens:
             raise Unauthorized(Reason.MALFORMED)
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthorized(Reason.TOO_LARGE, f"the token is larger than {MAX_TOKEN_BYTES} bytes")
-        return self._rules.identity(self._signed_payload(token))
+        return identity_of(self._signed_payload(token), self._audience, self._issuer, self._leeway_s, self._now())
 
     def mint(
         self,
@@ -117,12 +118,12 @@ class Tokens:
             Unauthorized: the token would be refused (an invalid user or pattern).
         """
         key = self._signing_key(key_id)
-        now_s = int(self._rules.now())
-        claims: dict[str, Any] = {"sub": user, "aud": self._rules.audience, "iat": now_s, "exp": now_s + lifetime_s}
+        now_s = int(self._now())
+        claims: dict[str, Any] = {"sub": user, "aud": self._audience, "iat": now_s, "exp": now_s + lifetime_s}
         lists = (("subscribe", subscribe), ("publish", publish), ("namespaces", namespaces))
         claims |= {name: listed for name, listed in lists if listed}
-        if self._rules.issuer is not None:
-            claims["iss"] = self._rules.issuer
+        if self._issuer is not None:
+            claims["iss"] = self._issuer
         token = key.sign(json.dumps(claims).encode(), name_key=len(self.keys) > 1)
         self.verify(token)
         return token

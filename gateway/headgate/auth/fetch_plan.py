@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from enum import Enum
-
-from headgate.runtime.machine import between
 
 REFRESH_S = 300.0
 # The earliest that an unknown key id may start another fetch.
@@ -25,32 +22,20 @@ KEPT_S = 24 * 3600.0
 MAX_ASKED, MAX_KEY_ID_CHARACTERS = 256, 255
 
 
-class State(Enum):
-    EMPTY = "no set of keys yet"
-    CURRENT = "the last fetch brought a set"
-    FAILING = "the last fetch failed; an older set is active"
-
-
-MACHINE = between(
-    "keys of an issuer",
-    {
-        State.EMPTY: (State.EMPTY, State.CURRENT),
-        State.CURRENT: (State.CURRENT, State.FAILING, State.EMPTY),
-        State.FAILING: (State.CURRENT, State.FAILING, State.EMPTY),
-    },
-)
-
-
 class FetchPlan:
     """See the module.
 
     Args:
         again_s: AGAIN_S, except in tests.
         between: returns a random number between two, so that gateways started together do not fetch together.
+
+    Attributes:
+        has_set: whether the known keys are valid.
+        is_failing: whether the last fetch brought no set.
     """
 
     def __init__(self, again_s: float = AGAIN_S, between: Callable[[float, float], float] = random.uniform) -> None:
-        self.state = State.EMPTY
+        self.has_set, self.is_failing = False, True
         self._again_s, self._between = again_s, between
         self._retry_s = FIRST_RETRY_S
         self._began_s = self._brought_s = 0.0
@@ -73,16 +58,16 @@ class FetchPlan:
 
     def brought(self, now_s: float) -> None:
         """Record a fetched set. Keys requested before the fetch began and not in the set are absent."""
-        self.state = MACHINE[self.state, State.CURRENT]
+        self.has_set, self.is_failing = True, False
         self._brought_s, self._retry_s = now_s, FIRST_RETRY_S
         self._absent, self._absent_until_s = frozenset(self._asked_before), now_s + self._again_s
 
     def failed(self, now_s: float) -> bool:
         """Record a failed fetch; return whether the known keys are no longer valid."""
-        has_set, outdated = self.state is not State.EMPTY, now_s - self._brought_s > KEPT_S
+        is_outdated = self.has_set and now_s - self._brought_s > KEPT_S
         self._asked |= self._asked_before
-        self.state = MACHINE[self.state, State.FAILING if has_set and not outdated else State.EMPTY]
-        return has_set and outdated
+        self.has_set, self.is_failing = self.has_set and not is_outdated, True
+        return is_outdated
 
     def next_retry_s(self) -> float:
         """Return the delay after a failed fetch, longer each time and regardless of requests."""

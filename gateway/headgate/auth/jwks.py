@@ -19,7 +19,7 @@ from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
 from headgate.runtime.metrics import JWKS_FETCHES
 from headgate.settings.addresses.http_target import read_target
 
-from .fetch_plan import AGAIN_S, FetchPlan, State
+from .fetch_plan import AGAIN_S, FetchPlan
 from .key_sets import read_jwks
 from .keys import Key
 
@@ -69,8 +69,8 @@ class Jwks:
 
     @property
     def has_set(self) -> bool:
-        """Whether a set was ever fetched. Before that, no token names a known key."""
-        return self._plan.state is not State.EMPTY
+        """Whether a fetched set is valid. Without one, no token names a known key."""
+        return self._plan.has_set
 
     def refresh(self) -> None:
         """Request a fetch at the earliest allowed time. Never waits."""
@@ -104,9 +104,10 @@ class Jwks:
             if self._plan.failed(self._now_s()):
                 self._on_keys([])
             why = str(error) or type(error).__name__
-            log.warning("token keys could not be fetched", error=why[:200], state=self._plan.state.value)
+            state = "the last fetch failed; an older set is active" if self.has_set else "no set of keys yet"
+            log.warning("token keys could not be fetched", error=why[:200], state=state)
             return False
-        if self._plan.state is not State.CURRENT:
+        if self._plan.is_failing:
             log.info("token keys fetched", keys=len(keys))
         self._plan.brought(self._now_s())
         JWKS_FETCHES.labels("ok").inc()

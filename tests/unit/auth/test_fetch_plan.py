@@ -12,7 +12,6 @@ from headgate.auth.fetch_plan import (
     MAX_KEY_ID_CHARACTERS,
     REFRESH_S,
     FetchPlan,
-    State,
 )
 
 
@@ -77,8 +76,8 @@ def test_known_keys_stay_active_while_fetches_fail_for_a_day_at_most() -> None:
     for now_s in (REFRESH_S, KEPT_S, KEPT_S + 1, KEPT_S + 2):
         made.begin(now_s)
         dropped.append(made.failed(now_s))
-        states.append(made.state)
-    assert states == [State.FAILING, State.FAILING, State.EMPTY, State.EMPTY]
+        states.append((made.has_set, made.is_failing))
+    assert states == [(True, True), (True, True), (False, True), (False, True)]
     assert dropped == [False, False, True, False]
 
 
@@ -86,7 +85,7 @@ def test_a_gateway_that_slept_for_a_day_drops_its_keys_at_the_first_fetch_that_f
     """A suspended machine makes no fetch."""
     made = brought(0.0)
     assert made.failed(KEPT_S + 1)
-    assert made.state is State.EMPTY
+    assert not made.has_set
 
 
 def test_retries_become_rarer_up_to_a_bound_and_begin_anew_after_a_success() -> None:

@@ -61,15 +61,6 @@ class Audit:
         shown = {name: _shown(value) for name, value in fields.items() if value is not None}
         log.info(action, by=_shown(by), **shown, logger=NAME)
 
-    def disconnected(self, *, session: str | None, user: str | None, count: int, reason: str, by: str) -> None:
-        """Log that an operator or application disconnected clients of this gateway."""
-        wanted = {"session": _shown(session)} if user is None else {"user": _shown(user)}
-        log.info("disconnected", **wanted, count=count, reason=_shown(reason), by=_shown(by or "an application"), logger=NAME)
-
-    def regranted(self, *, user: str, count: int, explicit: bool, by: str) -> None:
-        """Log that an operator or application refreshed the grants of clients of this gateway."""
-        log.info("regranted", user=_shown(user), count=count, explicit=explicit, by=_shown(by or "an application"), logger=NAME)
-
     def _limited(self, event: str, address: str | None, **fields: Any) -> None:
         key, now_s = address or "", self._now_s()
         bucket, left_out = self._limits.pop(key, (TokenBucket(LINES_PER_S, LINES_BURST, now_s), 0))

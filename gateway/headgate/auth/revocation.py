@@ -132,14 +132,12 @@ class Revocations:
 
     def apply(self, message: bytes) -> str | None:
         """Apply a message of the channel; return the revoked member, or None for a lift or an unknown message."""
-        left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
-        if not left.isascii() or not left.isdecimal() or len(left) > 9 or kind_of(member) is None:
-            return None
-        if int(left) == 0:
+        member, left_s = read_news(message) or ("", 0)
+        if left_s == 0:
             self._of.pop(member, None)
             return None
         now_s = self._now_s()
-        self._of[member] = now_s + int(left), now_s
+        self._of[member] = now_s + left_s, now_s
         if len(self._of) > MAX_REVOCATIONS and now_s - self._swept_s >= SWEEP_EVERY_S:
             self._forget_ended()
         if len(self._of) > 2 * MAX_REVOCATIONS:  # `revoke` never stores as many, so it is applied but not kept
@@ -165,6 +163,13 @@ class Revocations:
     def _forget_ended(self) -> None:
         now_s = self._swept_s = self._now_s()
         self._of = {member: revocation for member, revocation in self._of.items() if revocation[0] > now_s}
+
+
+def read_news(message: bytes) -> tuple[str, int] | None:
+    """Return the member of a message and for how many seconds it is revoked (0: lifted), or None if invalid."""
+    left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
+    is_valid = left.isascii() and left.isdecimal() and len(left) <= 9 and kind_of(member) is not None
+    return (member, int(left)) if is_valid else None
 
 
 def kind_of(member: str) -> tuple[str, str] | None:

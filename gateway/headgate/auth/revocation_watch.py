@@ -32,7 +32,7 @@ from .api_keys import shown_name
 from .audit import audit
 from .identity import Identity
 from .repair import WRITTEN_BACK, read_revoked
-from .revocation import MAX_NEWS_BYTES, Decision, Revocations, kind_of
+from .revocation import Decision, Revocations, kind_of, read_news
 
 log = structlog.get_logger("headgate.revocation")
 
@@ -218,7 +218,6 @@ class RevocationWatch:
 
 def _note(message: bytes) -> None:
     """Record a revocation in the audit log of this gateway."""
-    left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
-    revoked = kind_of(member)
-    if revoked is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
-        audit.revoked(kind=revoked[0], name=shown_name(revoked[1]), for_s=int(left), by="heard from Redis")
+    if (news := read_news(message)) is not None:
+        kind, name = kind_of(news[0]) or ("", "")
+        audit.revoked(kind=kind, name=shown_name(name), for_s=news[1], by="heard from Redis")

@@ -37,6 +37,8 @@ PART_ROWS = 100
 SHOWN_PATTERNS = 20  # of a client in a page; `client` shows all
 _CATCHING_UP = (Phase.ARRIVING_BEHIND, Phase.COLLECTING, Phase.READING, Phase.HANDOVER)
 _URGENCY = {Pressure.FULL: 3, Pressure.WARNED: 2, Pressure.EASED: 1, Pressure.OK: 0}
+# The author of a request without a name, in the audit log.
+_APPLICATION = "an application"
 # Prefix lengths of the networks of addresses.
 _IPV4_BITS, _IPV6_BITS = 24, 48
 
@@ -191,7 +193,8 @@ class ClientList:
     def _regrant(self, wish: wire.RegrantQuestion) -> list[wire.CountAnswer]:
         count = self._regranting.regrant(wish.user)
         if count:
-            audit.regranted(user=wish.user, count=count, explicit=wish.explicit is not None, by=wish.by)
+            is_explicit = wish.explicit is not None
+            audit.acted("regranted", by=wish.by or _APPLICATION, user=wish.user, count=count, explicit=is_explicit)
         return [wire.CountAnswer(count)]
 
     def _disconnect(self, wish: wire.DisconnectQuestion) -> list[wire.CountAnswer]:
@@ -202,7 +205,9 @@ class ClientList:
             clients = [each for each in self._admission.of_user(wish.user) if each.namespace in names]
         count = self._evictions.disconnected(clients, wish.reason)
         if count:
-            audit.disconnected(session=wish.session, user=wish.user, count=count, reason=wish.reason, by=wish.by)
+            session = wish.session if wish.user is None else None
+            by, reason = wish.by or _APPLICATION, wish.reason
+            audit.acted("disconnected", by=by, session=session, user=wish.user, count=count, reason=reason)
         return [wire.CountAnswer(count)]
 
 

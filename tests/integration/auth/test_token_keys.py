@@ -30,7 +30,7 @@ from headgate.auth import jwks
 from headgate.cli.main import main
 
 jwks.TIMEOUT_S = {TIMEOUT_S}
-jwks.Jwks.__init__.__kwdefaults__["again_s"] = {AGAIN_S}
+jwks.AGAIN_S = {AGAIN_S}
 main()
 """
 SECRETS = {"old": SECRET.decode(), "new": OTHER_SECRET.decode()}

@@ -1,4 +1,4 @@
-"""The fetching of an issuer's keys: the greenlet around the plan, with fetches that the test scripts, on a test clock."""
+"""The fetching of an issuer's keys, with fetches that the test scripts, on a test clock."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,8 +8,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth import jwks as module
-from headgate.auth.fetch_plan import AGAIN_S, FIRST_RETRY_S, KEPT_S, REFRESH_S
-from headgate.auth.jwks import MAX_BYTES, Jwks, fetch
+from headgate.auth.jwks import (
+    AGAIN_S,
+    FIRST_RETRY_S,
+    KEPT_S,
+    LAST_RETRY_S,
+    MAX_ASKED,
+    MAX_BYTES,
+    REFRESH_S,
+    Jwks,
+    fetch,
+)
+from headgate.auth.keys import MAX_KEY_ID_CHARACTERS
 from tests.support.http_receiver import Receiver, say, status
 from tests.support.token_keys import ED_KEY, RSA_KEY, jwks
 
@@ -120,14 +130,60 @@ def test_while_the_issuer_is_away_the_known_keys_stay_active_and_after_a_day_the
 
 
 def test_an_unknown_key_asks_for_a_fetch_and_is_absent_when_that_has_come_back_without_it() -> None:
-    """One that a fetch can never bring asks for none."""
+    """For a while, as the issuer may publish it later. A key id that no set can hold asks for no fetch."""
     issuer = Issuer(jwks(a=RSA_KEY))
-    assert not issuer.jwks.may_bring("k" * 256)
+    assert not issuer.jwks.may_bring("k" * (MAX_KEY_ID_CHARACTERS + 1))
     assert not issuer.jwks._wanted.is_set()
     assert issuer.jwks.may_bring("other")
     assert issuer.jwks._wanted.is_set()
     issuer.run()
+    issuer.now_s += AGAIN_S - 0.1
     assert not issuer.jwks.may_bring("other")
+    issuer.now_s += 0.1
+    assert issuer.jwks.may_bring("other")
+
+
+def test_a_key_that_was_asked_for_is_absent_only_after_a_later_fetch_that_brought_a_set() -> None:
+    """One that failed decides nothing, nor does one that had begun before the question."""
+    issuer = Issuer()
+
+    def ask_late() -> bytes:
+        assert issuer.jwks.may_bring("late")
+        return jwks(a=RSA_KEY)
+
+    issuer._script = [fail(OSError("away")), ask_late]
+    assert issuer.jwks.may_bring("early")
+    issuer.run()
+    assert (issuer.jwks.may_bring("early"), issuer.jwks.may_bring("late")) == (False, True)
+
+
+def test_a_flood_of_made_up_key_ids_is_not_remembered_without_end() -> None:
+    """Also while fetches fail. Those beyond the bound are asked to try again, and are forgotten."""
+    issuer = Issuer()
+
+    def flood(number: int) -> Step:
+        def step() -> bytes:
+            assert all(issuer.jwks.may_bring(f"{number}-{each}") for each in range(2 * MAX_ASKED))
+            raise OSError("away")
+
+        return step
+
+    issuer._script = [*map(flood, range(5)), jwks(a=RSA_KEY)]
+    issuer.run()
+    assert len(issuer.jwks._absent) == MAX_ASKED
+    assert not issuer.jwks.may_bring("0-0")
+    assert issuer.jwks.may_bring(f"0-{MAX_ASKED}")
+
+
+def test_retries_become_rarer_up_to_a_bound_and_begin_anew_after_a_success() -> None:
+    """An issuer in trouble is not flooded, and gateways that start together do not fetch together."""
+    away: list[Step | bytes] = [fail(OSError("away"))] * 8
+    issuer = Issuer(*away, jwks(a=RSA_KEY), away[0], jwks(a=RSA_KEY))
+    issuer.run()
+    bounds = [FIRST_RETRY_S, 2.0, 4.0, 8.0, 16.0, 32.0, LAST_RETRY_S, LAST_RETRY_S, AGAIN_S, FIRST_RETRY_S]
+    assert issuer.waits[8] == AGAIN_S
+    assert all(bound / 2 <= wait_s <= bound for wait_s, bound in zip(issuer.waits, bounds, strict=True))
+    assert len({wait_s / bound for wait_s, bound in zip(issuer.waits[:8], bounds, strict=False)}) == 8
 
 
 def test_without_a_question_the_set_is_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -416,8 +416,7 @@ def test_made_up_key_ids_are_failed_logins_once_a_set_of_keys_is_there(has_set: 
     settings = Settings(token_jwks_url="https://login.example.com/keys", failed_logins_burst=5)
     tried = Logins(settings, None, nobody_is_revoked, lambda: 0.0, lambda: NOW_S)
     assert tried._jwks is not None
-    if has_set:
-        tried._jwks._plan.brought(0.0)
+    tried._jwks.has_set = has_set
     claims = {"sub": "ana", "aud": "headgate", "exp": NOW_S + 60}
     errors = [refusal(tried, shown(jwt.encode(claims, SECRET, headers={"kid": f"made-up-{number}"}))) for number in range(7)]
     pending = [isinstance(each, Unauthorized) and each.reason is UnauthorizedReason.KEYS_PENDING for each in errors]

@@ -35,7 +35,7 @@ from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.frames import Frame, event_frame, message_frame
 from headgate.events.wire.packets import GapReason, Overflow, notice_packet
-from headgate.node.log_search import Line
+from headgate.node.log_search import LogSearch
 from headgate.redis.lineage import Lineage, alone, read_lineage
 from headgate.redis.log import Entry, Head, RawEntry
 from tests.support.direct_events import message_of
@@ -160,11 +160,11 @@ class Bus:
         """Do nothing, as the model never stands still."""
 
 
-class Search:
-    """Redis, asked where the log stands."""
+class Search(LogSearch):
+    """The line of the log, with a Redis that is asked where the log stands."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self._world, self.bus, self.feed = world, world.bus, world.feed
 
     def head(self, known_epoch: str) -> Head:
         """Answer as Redis stands; something else happens before and after."""
@@ -231,7 +231,7 @@ class World:
             NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s, self._direct
         )
         self.teller: Iterator[None] | None = None
-        self.line = Line(self.bus, self.feed, Search(self))  # type: ignore[arg-type]
+        self.line = Search(self)
         self.witness = self._slot("witness", dict.fromkeys(PATTERNS, Overflow.DROP))
         self.slots = [
             self._slot(f"user {number}", {pattern: self._random.choice(POLICIES) for pattern in PATTERNS})

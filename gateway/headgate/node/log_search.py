@@ -35,9 +35,9 @@ READ_WAIT_S = 10.0
 class LogSearch:
     """See the module. `share` is the share of the loop for work on subscriptions."""
 
-    def __init__(self, namespace: str, log: EventLog, settings: Settings, share: Share) -> None:
+    def __init__(self, namespace: str, bus: Bus, feed: LiveFeed, log: EventLog, settings: Settings, share: Share) -> None:
+        self.bus, self.feed, self.share = bus, feed, share
         self._log = log
-        self.share = share
         self.reads = SharedRates(f"replay:{namespace}", settings.read_per_s, settings.read_burst)
         self._turn = Lock()
         self._topics = LogTopics()
@@ -53,6 +53,27 @@ class LogSearch:
         """
         with self._turn_to_search() as log:
             return log.head(known_epoch)
+
+    def end_of(self, epoch: str, offset: int) -> int | None:
+        """Return the newest offset at which a position of an epoch is on the line of the log; None for an unknown epoch.
+
+        Before it reports a loss it asks Redis, because the position may come from another gateway, further ahead.
+        The answer refers to the epoch of the bus on return. Waits for Redis unless the position is known to be on the line.
+
+        Raises:
+            BusUnavailable: the log continues in an epoch that the feed has not seen yet. Its next fence will.
+            BusUnavailable, BusRefused: as `head`.
+        """
+        end = self.bus.lineage.end_of(epoch, self._newest())
+        if end is not None and offset <= end:
+            return end
+        head = self.head(epoch)
+        if head.epoch != self.bus.epoch:
+            raise BusUnavailable("the log continues in an epoch that this gateway has not seen yet")
+        self.bus.note_head(head.offset)
+        newest = max(head.offset, self._newest())
+        end = self.bus.lineage.end_of(epoch, newest)
+        return head.lineage.end_of(epoch, newest) if end is None and head.lineage is not None else end
 
     def find_starts(self, client: Client, asked: Sequence[tuple[str, Since]]) -> list[int]:
         """Return the offsets after which the requested pasts begin, from one reading of the log. Waits for Redis.
@@ -110,6 +131,9 @@ class LogSearch:
             return events, next_ + 1
         return events, first if first > 1 and entries else None
 
+    def _newest(self) -> int:
+        return max(self.feed.position(), self.bus.head)
+
     def _borrow_read(self, client: Client, max_wait_s: float) -> float:
         """Count one page of the log as read by a client; return the seconds to wait before reading it.
 
@@ -144,36 +168,3 @@ def _part(entries: Iterable[Entry], pattern: str, limit: int) -> tuple[list[Even
         size += len(event.data)
         events.append(event)
     return events, None
-
-
-class Line:
-    """The line of the log for positions of clients in any epoch, from the lineage of the feed.
-
-    Before it reports a loss it asks Redis, because the position may come from another gateway, further ahead.
-    """
-
-    def __init__(self, bus: Bus, feed: LiveFeed, search: LogSearch) -> None:
-        self.bus, self.feed, self.search = bus, feed, search
-
-    def end_of(self, epoch: str, offset: int) -> int | None:
-        """Return the newest offset at which a position of an epoch is on the line; None for an unknown epoch.
-
-        The answer refers to the epoch of the bus on return. Waits for Redis unless the position is known to be on the line.
-
-        Raises:
-            BusUnavailable: the log continues in an epoch that the feed has not seen yet. Its next fence will.
-            BusUnavailable, BusRefused: as `LogSearch.head`.
-        """
-        end = self.bus.lineage.end_of(epoch, self._newest())
-        if end is not None and offset <= end:
-            return end
-        head = self.search.head(epoch)
-        if head.epoch != self.bus.epoch:
-            raise BusUnavailable("the log continues in an epoch that this gateway has not seen yet")
-        self.bus.note_head(head.offset)
-        newest = max(head.offset, self._newest())
-        end = self.bus.lineage.end_of(epoch, newest)
-        return head.lineage.end_of(epoch, newest) if end is None and head.lineage is not None else end
-
-    def _newest(self) -> int:
-        return max(self.feed.position(), self.bus.head)

@@ -37,7 +37,7 @@ from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 from headgate.transport.outbox import Outbox
 
-from .log_search import Line, LogSearch
+from .log_search import LogSearch
 from .receipt_check import ReceiptCheck
 from .subscriptions import SHARE_S, Subscriptions
 
@@ -63,8 +63,6 @@ class Namespace:
         self.bus = Bus(name, redis_url, settings, self)
         self.receipts = ReceiptCheck(name, self.bus)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
-        share = Share(SHARE_S)
-        self.search = LogSearch(name, search_log, settings, share)
         self.tallies = Tallies(settings.trace_every, lambda: self.bus.epoch)
         self._catch_up = CatchUp(LogPages(name, pages_log), self.tallies)
         self.traced = Traced() if settings.otel else None
@@ -76,8 +74,8 @@ class Namespace:
 
         self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, quarantine, direct=direct)
         self._catch_up.follow(self._live)
-        self._line = Line(self.bus, self._live, self.search)
-        self.subscriptions = Subscriptions(self.clients, matcher, self._line, authorizing, settings)
+        self.search = LogSearch(name, self.bus, self._live, search_log, settings, Share(SHARE_S))
+        self.subscriptions = Subscriptions(self.clients, matcher, self.search, authorizing, settings)
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
         self._cursors = CursorTurns(monotonic())
         self.retention_s = inf
@@ -154,7 +152,7 @@ class Namespace:
         if point is None:
             client.welcome()
             return self._resumed(None)
-        end = self._line.end_of(point.epoch, point.offset)
+        end = self.search.end_of(point.epoch, point.offset)
         self.subscriptions.check_in(client)
         if end is None:
             client.welcome_to_another_log()
@@ -181,7 +179,7 @@ class Namespace:
         self._wait_to_read(client, pattern)
         last = MAX_OFFSET if before is None else before - 1
         # Without listeners the feed lags by some seconds, and another gateway may have shown more.
-        end = self._line.end_of(before_epoch or self.bus.epoch or "", last)
+        end = self.search.end_of(before_epoch or self.bus.epoch or "", last)
         if end is None and before_epoch is not None:
             raise InvalidRequest("before: the log does not know its epoch (any more); ask without it for the newest events")
         epoch = self.bus.epoch
@@ -223,7 +221,7 @@ class Namespace:
         self._wait_to_read(client, wanted.pattern)
         first, last = wanted.first, wanted.last
         is_current = wanted.epoch is None or wanted.epoch == self.bus.epoch
-        end = last if is_current or wanted.epoch is None else self._line.end_of(wanted.epoch, last)
+        end = last if is_current or wanted.epoch is None else self.search.end_of(wanted.epoch, last)
         epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None
@@ -247,12 +245,12 @@ class Namespace:
 
         Raises:
             InvalidRequest: the log does not know the epoch, and there is no client.
-            BusUnavailable, BusRefused: as `read`, `read_current` and `Line.end_of`.
+            BusUnavailable, BusRefused: as `read`, `read_current` and `LogSearch.end_of`.
         """
         least = self._live.position() if client is None else self.place(client)
         if had is not None:
             epoch, offset = had
-            end = offset if epoch == self.bus.epoch else self._line.end_of(epoch, offset)
+            end = offset if epoch == self.bus.epoch else self.search.end_of(epoch, offset)
             if end is None and client is None:
                 raise InvalidRequest("epoch: the log does not know it (any more); read the inbox without a position")
             least = max(least, min(offset, end or 0))  # for an unknown log the client is notified anyway

@@ -26,7 +26,7 @@ from headgate.events.wire.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Signal, spawn
 from headgate.settings.settings import Settings
 
-from .log_search import Line
+from .log_search import LogSearch
 
 if TYPE_CHECKING:
     from .access.authorizing import Authorizing
@@ -50,12 +50,12 @@ class Subscriptions:
         self,
         clients: Mapping[str, Client],
         matcher: SubscriptionMatcher[Client],
-        line: Line,
+        search: LogSearch,
         authorizing: Authorizing,
         settings: Settings,
     ) -> None:
-        self._clients, self._matcher, self._line = clients, matcher, line
-        self._bus, self._feed, self._search, self._share = line.bus, line.feed, line.search, line.search.share
+        self._clients, self._matcher, self._search = clients, matcher, search
+        self._bus, self._feed, self._share = search.bus, search.feed, search.share
         self._authorizing, self.settings = authorizing, settings
         self._admitted: dict[Client, Identity] = {}  # the identity of each subscribing client at its request
 
@@ -284,11 +284,11 @@ class Subscriptions:
         """Return a `since` without an epoch; for a position that the log has lost, the newest one before it.
 
         For an epoch that the log never had, the past is the whole log, with a gap for the trimmed part. May wait for Redis.
-        Raises BusUnavailable, BusRefused: as `Line.end_of`.
+        Raises BusUnavailable, BusRefused: as `LogSearch.end_of`.
         """
         if since.offset is None or since.epoch is None or since.epoch == self._bus.epoch:
             return since
-        end = self._line.end_of(since.epoch, since.offset)
+        end = self._search.end_of(since.epoch, since.offset)
         return Since(offset=0 if end is None else min(since.offset, end))
 
     def _activate_all(self, client: Client, pending: _Pending, epoch: str | None, starts: _Starts, needed: _Needed) -> None:

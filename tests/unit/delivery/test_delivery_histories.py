@@ -17,7 +17,7 @@ from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step
 from headgate.events.wire.frames import Frame
 from headgate.installation import build_in_use
-from headgate.node.log_search import Line
+from headgate.node.log_search import LogSearch
 from headgate.transport.send_queue import ClientQueue
 from tests.support.model_delivery import SMALL, World
 
@@ -226,7 +226,7 @@ def resumes_without_judging(patch: pytest.MonkeyPatch) -> None:
 
 def judges_by_the_gateway_alone(patch: pytest.MonkeyPatch) -> None:
     """A gateway that lags reports losses to a client that are none."""
-    patch.setattr(Line, "end_of", lambda line, epoch, offset: line.bus.lineage.end_of(epoch, line._newest()))
+    patch.setattr(LogSearch, "end_of", lambda line, epoch, offset: line.bus.lineage.end_of(epoch, line._newest()))
 
 
 def is_welcomed_above_its_place(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from headgate.events.topic import matches
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Position, Subscription
-from headgate.node.log_search import Line
+from headgate.node.log_search import LogSearch
 from headgate.node.namespace import Namespace
 from headgate.redis.inbox import InboxPage
 from headgate.redis.log import EventLog, Head
@@ -164,7 +164,7 @@ def test_who_resumes_in_a_lost_log_learns_the_position_in_the_present_one(
     client = arriving(namespace, wired)
     wired.connection.cork()
     publish(namespace, 11)
-    monkeypatch.setattr(namespace._line, "end_of", lambda *_: None)  # no epoch in common
+    monkeypatch.setattr(namespace.search, "end_of", lambda *_: None)  # no epoch in common
     assert namespace.resume(client, Position(OTHER, 5))[0] is False
     wired.connection.uncork(at_once=True)
     assert names(wired) == ["gap", "event", "cursor"]
@@ -544,7 +544,7 @@ def test_a_client_that_comes_during_a_pass_is_welcomed_where_its_events_begin(
     What comes afterwards is above the welcome, although the pass is still under way.
     """
     monkeypatch.setattr("headgate.delivery.fanout._CLOCK_EVERY", 1)
-    monkeypatch.setattr(Line, "end_of", lambda line, epoch, offset: None)
+    monkeypatch.setattr(LogSearch, "end_of", lambda line, epoch, offset: None)
     namespace._live._budget_s = -1.0
     others = [WiredClient({}) for _ in range(3)]
     for number, other in enumerate(others):

@@ -1,26 +1,32 @@
 """The drain moves clients to another gateway, one after the other, before this one stops.
 
 In: the namespaces with their clients, the seconds that it may take, and which connections wait for the answer of a function
-(requests/page_requests.py). Out: a notice to each client in turn that it must move (moves.py), evenly over that time. A client
+(requests/page_requests.py). Out: a notice to each client in turn that it must move, evenly over that time. A client
 that waits for an answer has its turn after that. Once `begun`, new clients are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from random import shuffle
 from time import monotonic
+from typing import cast
 
 import structlog
 
+from headgate.delivery.client import Client
 from headgate.errors import leaving
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import STATUS, notice_packet
+from headgate.node.connection import Connection, connection_of
 from headgate.node.namespace import Namespace
 from headgate.runtime.loop import sleep
-
-from .moves import LEAVE_WITHIN_S, Moves
+from headgate.runtime.metrics import MOVED
 
 log = structlog.get_logger("headgate.drain")
 
+# The time for a client to leave after its notice. It is short, because the caller spreads the notices already.
+LEAVE_WITHIN_S = 1.0
 # The time between two groups of notices.
 _POLL_S = 0.05
 # A core admits 2,600 returning clients per second (docs/operations/scale.md), and has other work to do.
@@ -83,3 +89,50 @@ class Drain:
             if not (waiting or moves.under_way() or asking):
                 return
             self._wait(_POLL_S)
+
+
+class Moves:
+    """Notifies clients to reconnect, and ends the connections that do not leave soon after.
+
+    Clients leave within `within_s`, at a random moment, and come back at once with their cursor. They get `reason`, as do the log
+    and the metrics. `now_s` is monotonic.
+    """
+
+    def __init__(
+        self, namespaces: Mapping[str, Namespace], reason: str, within_s: float, now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._namespaces, self._reason, self._within_s, self._now_s = namespaces, reason, within_s, now_s
+        moving = {"moving": {"reason": reason, "within_s": within_s}}
+        self._frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in namespaces}
+        self._until_s: dict[Connection, float] = {}  # connections with a notice, in the order of their ends
+
+    def connections(self) -> Iterator[Connection]:
+        """Yield the connections with a client without a notice, the oldest of each namespace first."""
+        seen: set[Connection] = set()
+        for namespace in self._namespaces.values():
+            for connection in map(connection_of, namespace.clients.values()):
+                if not connection.closed and connection not in self._until_s and connection not in seen:
+                    seen.add(connection)
+                    yield connection
+
+    def under_way(self) -> int:
+        """Return how many clients have a notice and are still here."""
+        self._until_s = {each: until_s for each, until_s in self._until_s.items() if not each.closed}
+        return len(self._until_s)
+
+    def notify(self, connections: Iterable[Connection]) -> None:
+        """Notify the clients of these connections to leave. Never waits."""
+        until_s = self._now_s() + self._within_s
+        for connection in connections:
+            if not connection.closed:
+                MOVED.labels(self._reason).inc()
+                self._until_s[connection] = until_s
+                for owner in connection.owners:
+                    connection.offer_control(self._frames[cast(Client, owner).namespace])
+
+    def end_late(self, spared: Collection[object] = ()) -> None:
+        """End the connections after their time, except `spared` ones. Never waits."""
+        now_s = self._now_s()
+        for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s and each not in spared]:
+            del self._until_s[connection]
+            connection.end(self._reason)

@@ -1,7 +1,7 @@
 """The rebalancing moves clients from this gateway process to those with fewer, after a deploy or when an operator requests it.
 
 In: the rows of all processes (redis/loads.py), with each full turn of the shared table. Out: the row of this process; notices to
-some clients to move (moves.py), at the pace that balance.py decides.
+some clients to move (drain.py), at the pace that balance.py decides.
 
 Rules. 1. Only processes that serve the same namespaces count. 2. A deploy is an occasion from SETTLED_S after the last process
 has begun until DEPLOY_S after that, so that no client moves to a process about to be replaced. An operator's request
@@ -24,7 +24,7 @@ from headgate.runtime.periodic import Rounds
 from headgate.transport.descriptors import descriptor_limit
 
 from .balance import Balance, Occasion, State
-from .moves import LEAVE_WITHIN_S, Moves
+from .drain import LEAVE_WITHIN_S, Moves
 
 log = structlog.get_logger("headgate.rebalancing")
 

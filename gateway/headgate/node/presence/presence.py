@@ -29,8 +29,7 @@ from headgate.runtime.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_R
 from headgate.settings.settings import Settings
 
 from .leases import BACK_S, BEAT_S, Leases
-from .rooms import Rooms
-from .watchers import Connection
+from .rooms import Connection, Rooms
 
 log = structlog.get_logger("headgate.presence")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic, time
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.events.wire.frames import message_frame
+from headgate.events.wire.frames import Frame, message_frame
 from headgate.events.wire.packets import PRESENCE, notice_packet
 from headgate.node.presence.write_batches import WriteBatches
 from headgate.redis.presence_entries import Entry, Member, Written
@@ -22,11 +22,14 @@ from headgate.settings.settings import Settings
 
 from .own_members import OwnMembers
 from .room import Room
-from .watchers import Connection, Watchers
 
 # Members and bytes in one part of a room, because an answer has the size limit of every message.
 MAX_PAGE, MAX_PAGE_BYTES = 500, 48 * 1024
 MAX_NOTICE_BYTES = 32 * 1024  # text of members in one notice
+# Bytes of notices that may wait for a page. The control lane holds four times as many before the gateway closes the connection.
+MAX_WAITING_BYTES = 65536
+# Pages between two yields to the loop.
+_STRIDE = 32
 # After an outage of Redis, every process has written its members again within this.
 SETTLE_S = 3.0
 MEMBERS_RETRY_S = 10  # of a refused member, as it is unpredictable when another leaves
@@ -34,15 +37,68 @@ MEMBERS_RETRY_S = 10  # of a refused member, as it is unpredictable when another
 _encode = msgspec.json.Encoder().encode
 
 
-class _Open:
-    """A topic with members or watchers of this process."""
+class Connection(Protocol):
+    """The connection of a page, as watchers see it."""
 
-    __slots__ = ("copy", "own", "room", "sessions", "watchers")
+    closed: bool
+
+    @property
+    def queue(self) -> Any:
+        """The send queue, with `control_bytes` of notices."""
+
+    def offer_control(self, frame: Frame) -> None:
+        """Send a notice ahead of events."""
+
+
+class _Open:
+    """A topic with members or watchers of this process.
+
+    A watcher is a page that receives each difference. Nothing is queued for a lagging one. It receives one reset once its
+    connection has room, and then reads the room again.
+    """
+
+    __slots__ = ("behind", "copy", "own", "room", "sessions", "watchers")
 
     def __init__(self, process: str, nth: int) -> None:
-        self.room, self.own, self.watchers = Room(process), OwnMembers(), Watchers()
+        self.room, self.own = Room(process), OwnMembers()
+        self.watchers: dict[str, Connection] = {}  # by session
+        self.behind: dict[str, None] = {}  # sessions that need a reset
         self.sessions = 0  # clients with the topic
         self.copy = f"{process}.{nth}"  # identifies the versions of this room
+
+    def watch(self, session: str, connection: Connection) -> None:
+        """Add a page with the current version, or one that reads the room from its beginning."""
+        self.end_watch(session)
+        self.watchers[session] = connection
+
+    def end_watch(self, session: str) -> None:
+        """Remove a page, if it watches."""
+        self.behind.pop(session, None)
+        self.watchers.pop(session, None)
+
+    def send(self, frame: Frame) -> Iterator[None]:
+        """Send a difference to every page that keeps up; yields where the loop may run."""
+        for count, (session, connection) in enumerate(list(self.watchers.items()), 1):
+            # Skip a page added during the iteration, because it has read a later version.
+            if self.watchers.get(session) is connection and session not in self.behind:
+                if _has_room(connection):
+                    connection.offer_control(frame)
+                else:
+                    self.behind[session] = None
+            if not count % _STRIDE:
+                yield
+
+    def send_reset(self, frame: Frame) -> int:
+        """Send a reset to lagging pages with room again; return their number."""
+        chosen = [session for session in self.behind if _has_room(self.watchers[session])]
+        for session in chosen:
+            del self.behind[session]
+            self.watchers[session].offer_control(frame)
+        return len(chosen)
+
+
+def _has_room(connection: Connection) -> bool:
+    return not connection.closed and connection.queue.control_bytes < MAX_WAITING_BYTES
 
 
 class Rooms:
@@ -234,30 +290,30 @@ class Rooms:
             open_room = self._open.get(topic)
             if open_room is None:
                 continue
-            if open_room.watchers.any_behind:
-                yield open_room.watchers.send_reset(message_frame(self._packet({"topic": topic, "reset": True})))
+            if open_room.behind:
+                yield open_room.send_reset(message_frame(self._packet({"topic": topic, "reset": True})))
             while open_room.room.merge():
                 yield 0
             while open_room.room.has_changes:
                 base = open_room.room.version
                 came, left = open_room.room.take_changes(MAX_NOTICE_BYTES)
-                if len(open_room.watchers):
+                if open_room.watchers:
                     body = {"topic": topic, "copy": open_room.copy, "base": base, "version": open_room.room.version}
-                    for _ in open_room.watchers.send(message_frame(self._packet({**body, "members": came, "left": left}))):
+                    for _ in open_room.send(message_frame(self._packet({**body, "members": came, "left": left}))):
                         yield 0
                 yield 0
-            if open_room.watchers.any_behind and self._open.get(topic) is open_room:
+            if open_room.behind and self._open.get(topic) is open_room:
                 self._unsent[topic] = None
 
     @property
     def any_behind(self) -> bool:
         """Whether a page waits for a notice to read again."""
-        return any(self._open[topic].watchers.any_behind for topic in self._unsent)
+        return any(self._open[topic].behind for topic in self._unsent)
 
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _watched(self, session: str, topic: str, connection: Connection) -> dict[str, Any]:
-        self._open[topic].watchers.add(session, connection)
+        self._open[topic].watch(session, connection)
         return self._part(topic, None)
 
     def _part(self, topic: str, after: str | None) -> dict[str, Any]:
@@ -297,7 +353,7 @@ class Rooms:
     def _part_with(self, session: str, topic: str, *, in_order: bool) -> None:
         open_room = self._open[topic]
         open_room.sessions -= 1
-        open_room.watchers.remove(session)
+        open_room.end_watch(session)
         if in_order:
             if (user := open_room.own.leave(session)) is not None:
                 self._own_changed(topic, [user])

@@ -13,14 +13,12 @@ import logging
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from enum import Enum
 from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Literal
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.runtime.machine import Machine
 
 # A call without an answer for this long (at most half of its limit) is taken as stalled. A refused connection fails sooner.
 SILENT_S = 0.5
@@ -31,56 +29,10 @@ MAX_ADDRESSES = 1000
 # An error code that says nothing about Redis: all connections of the pool were in use.
 ALL_IN_USE = "POOL"
 
-log = logging.getLogger("headgate.publisher")
-
-
+# How long calls fail at once after a timeout.
 OPEN_S = 1.0
 
-
-class State(Enum):
-    """Which calls may begin."""
-
-    CLOSED = "closed"  # all
-    OPEN = "open"  # none, for OPEN_S
-    PROBING = "probing"  # none, while one runs
-
-
-class Step(Enum):
-    """An event that changes the state."""
-
-    ANSWERED = "answered"
-    TIMED_OUT = "timed out"
-    PROBE_BEGAN = "probe began"
-    PROBE_TIMED_OUT = "probe timed out"
-    PROBE_STOPPED = "probe stopped"  # an interrupt, or an error before Redis was asked
-
-
-class Admission(Enum):
-    """Whether a call may begin."""
-
-    CALL = "call"
-    PROBE = "probe"
-    REFUSED = "refused"
-
-
-MACHINE = Machine(
-    "breaker",
-    {
-        (State.CLOSED, Step.ANSWERED): State.CLOSED,
-        (State.CLOSED, Step.TIMED_OUT): State.OPEN,
-        (State.CLOSED, Step.PROBE_TIMED_OUT): State.OPEN,  # an answer to an earlier call had closed it
-        (State.CLOSED, Step.PROBE_STOPPED): State.CLOSED,
-        (State.OPEN, Step.ANSWERED): State.CLOSED,
-        (State.OPEN, Step.TIMED_OUT): State.OPEN,
-        (State.OPEN, Step.PROBE_BEGAN): State.PROBING,
-        (State.OPEN, Step.PROBE_TIMED_OUT): State.OPEN,
-        (State.OPEN, Step.PROBE_STOPPED): State.OPEN,
-        (State.PROBING, Step.ANSWERED): State.CLOSED,
-        (State.PROBING, Step.TIMED_OUT): State.PROBING,  # a call that began before the first timeout
-        (State.PROBING, Step.PROBE_TIMED_OUT): State.OPEN,
-        (State.PROBING, Step.PROBE_STOPPED): State.OPEN,
-    },
-)
+log = logging.getLogger("headgate.publisher")
 
 
 class Breaker:
@@ -90,42 +42,41 @@ class Breaker:
     to an earlier call, closes the breaker. A timeout of the probe opens it for another OPEN_S.
     """
 
-    __slots__ = ("_retry_at_s", "state")
+    __slots__ = ("_probe", "_retry_at_s")
 
     def __init__(self) -> None:
-        self.state = State.CLOSED
-        self._retry_at_s = 0.0
+        self._retry_at_s: float | None = None  # None: closed
+        self._probe: object = None
 
-    def admit(self, now_s: float) -> Admission:
-        """Admit or refuse a call that begins now. Unless it is REFUSED, `ended` must follow."""
-        if self.state is State.CLOSED:
-            return Admission.CALL
-        if self.state is State.PROBING or now_s < self._retry_at_s:
-            return Admission.REFUSED
-        self._move(Step.PROBE_BEGAN)
-        return Admission.PROBE
+    @property
+    def is_open(self) -> bool:
+        """Whether calls fail at once, or a probe is under way."""
+        return self._retry_at_s is not None
 
-    def ended(self, admission: Admission, now_s: float, *, answered: bool, timed_out: bool) -> bool:
-        """Note how a call ended: `answered` (or failed at once), `timed_out`, or unknown. Return whether that opened it."""
-        probe = admission is Admission.PROBE
-        before = self.state
+    def admit(self, call: object, now_s: float) -> bool:
+        """Return whether a call may begin now. Then `ended` must follow."""
+        if self._retry_at_s is None:
+            return True
+        if self._probe is not None or now_s < self._retry_at_s:
+            return False
+        self._probe = call
+        return True
+
+    def ended(self, call: object, now_s: float, *, answered: bool, timed_out: bool) -> bool:
+        """Note how a call ended: `answered` (or failed at once), `timed_out`, or unknown. Return whether that opened it.
+
+        After a probe with an unknown end, such as an interrupt, the next call may probe at once. Timeouts of calls that began
+        before the first timeout change nothing.
+        """
+        is_probe = call is self._probe
+        if answered or is_probe:
+            self._probe = None
         if answered:
-            self._move(Step.ANSWERED)
-        elif timed_out:
-            self._move(Step.PROBE_TIMED_OUT if probe else Step.TIMED_OUT)
-        elif probe:
-            self._move(Step.PROBE_STOPPED)  # the next call may probe at once
-        if self.state is State.OPEN and before is not State.OPEN and timed_out:
+            self._retry_at_s = None
+        elif timed_out and (is_probe or self._retry_at_s is None):
             self._retry_at_s = now_s + OPEN_S
             return True
         return False
-
-    def reset(self) -> None:
-        """Forget all calls, as in a forked child."""
-        self.state, self._retry_at_s = State.CLOSED, 0.0
-
-    def _move(self, step: Step) -> None:
-        self.state = MACHINE[self.state, step]
 
 
 # The counted events of all breakers of a process.
@@ -148,8 +99,8 @@ def answered(address: str) -> None:
     """Close the breaker of an address, after Redis answered another part of this process there. Never waits."""
     with _lock:
         for (place, _), breaker in _breakers.items():
-            if place == address and breaker.state is not State.CLOSED:
-                breaker.ended(Admission.CALL, 0.0, answered=True, timed_out=False)
+            if place == address and breaker.is_open:
+                breaker.ended(breaker, 0.0, answered=True, timed_out=False)
                 _count("closed")
 
 
@@ -185,14 +136,13 @@ class Budget:
         is_patient: whether each step may take all of the time, because none is retried.
     """
 
-    __slots__ = ("_admission", "_began_s", "_breaker", "_is_over", "_token", "address", "end_s", "is_patient", "limit_s")
+    __slots__ = ("_began_s", "_breaker", "_is_over", "_token", "address", "end_s", "is_patient", "limit_s")
 
     def __init__(self, address: str, limit_s: float, *, is_patient: bool = False) -> None:
         self.address, self.limit_s, self.is_patient = address, limit_s, is_patient
         self.end_s = self._began_s = 0.0
         self._is_over = False
         self._token: Token[Budget | None] | None = None
-        self._admission = Admission.CALL
         self._breaker = _breakers.get((address, limit_s)) or _new_breaker(address, limit_s)
 
     def __enter__(self) -> None:
@@ -200,12 +150,12 @@ class Budget:
         if _active() is not None:
             return
         now_s = monotonic()
-        if self._breaker.state is not State.CLOSED:
+        if self._breaker.is_open:
             with _lock:
-                self._admission = self._breaker.admit(now_s)
-                if self._admission is Admission.REFUSED:
+                is_admitted = self._breaker.admit(self, now_s)
+                if not is_admitted:
                     _count("refused")
-            if self._admission is Admission.REFUSED:
+            if not is_admitted:
                 raise BusUnavailable(
                     f"{self.address} did not answer in time a moment ago, so nothing was sent; "
                     f"the next call after {OPEN_S:g} s tries again",
@@ -221,22 +171,21 @@ class Budget:
         _current.reset(self._token)
         self._token = None
         self._is_over = True
-        if error is None and self._breaker.state is State.CLOSED:
+        if error is None and not self._breaker.is_open:
             return
         now_s = monotonic()
         took_s = now_s - self._began_s
         is_silent = isinstance(error, BusUnavailable) and not error.redis_code and took_s >= min(SILENT_S, self.limit_s / 2)
-        is_answer = error is None or (isinstance(error, BusUnavailable | BusRefused) and not is_silent)
-        if isinstance(error, BusUnavailable) and error.redis_code == ALL_IN_USE:
-            is_answer = False
-        is_answer = is_answer or (isinstance(error, HeadgateError) and error.is_from_redis)
+        is_answer = error is None or (isinstance(error, HeadgateError) and error.is_from_redis)
+        if isinstance(error, BusUnavailable | BusRefused):
+            is_answer = not is_silent and error.redis_code != ALL_IN_USE
         with _lock:
-            was = self._breaker.state
-            opened = self._breaker.ended(self._admission, now_s, answered=is_answer, timed_out=is_silent)
-            closed = was is not State.CLOSED and self._breaker.state is State.CLOSED
+            was_open = self._breaker.is_open
+            opened = self._breaker.ended(self, now_s, answered=is_answer, timed_out=is_silent)
+            closed = was_open and not self._breaker.is_open
             if opened or closed:
                 _count("opened" if opened else "closed")
-        if opened and was is State.CLOSED:
+        if opened and not was_open:
             log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self.address, took_s)
         elif closed:
             log.warning("%s answers again", self.address)
@@ -261,11 +210,10 @@ def _new_breaker(address: str, limit_s: float) -> Breaker:
 
 
 def _in_child() -> None:
-    """Reset all breakers in a forked child, which has none of its parent's calls."""
+    """Forget all breakers in a forked child, which has none of its parent's calls."""
     global _lock
     _lock = Lock()
-    for breaker in _breakers.values():
-        breaker.reset()
+    _breakers.clear()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -5,57 +5,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError, NamespaceNotServed, PayloadTooLarge
-from headgate.redis.budget import MACHINE, OPEN_S, Admission, Breaker, Budget, State, Step
+from headgate.redis.budget import OPEN_S, Breaker, Budget
 from headgate.redis.faults import reply_error
 
 REFUSED = b'HEADGATE payload_too_large {"size":9,"limit":8,"where":"bus"}'
 
 
 @pytest.mark.parametrize(
-    ("error", "state"),
+    ("error", "is_open"),
     [
-        (reply_error(REFUSED), State.CLOSED),
-        (NamespaceNotServed("a", ()), State.CLOSED),
-        (PayloadTooLarge(9, 8, "publisher"), State.OPEN),
+        (reply_error(REFUSED), False),
+        (NamespaceNotServed("a", ()), False),
+        (PayloadTooLarge(9, 8, "publisher"), True),
     ],
 )
-def test_a_refusal_by_redis_is_an_answer_to_the_probe(error: HeadgateError, state: State) -> None:
+def test_a_refusal_by_redis_is_an_answer_to_the_probe(error: HeadgateError, is_open: bool) -> None:
     """One of our own function too, unlike an error before Redis was asked."""
     breaker = Budget("a refusing server", 1.0)._breaker
-    breaker.reset()
-    breaker.ended(Admission.CALL, -10.0, answered=False, timed_out=True)
+    breaker.ended("an earlier call", -10.0, answered=False, timed_out=True)
     with pytest.raises(type(error)), Budget("a refusing server", 1.0):
         raise error
-    assert breaker.state is state
-
-
-def timed_out(breaker: Breaker, now_s: float, admission: Admission = Admission.CALL) -> bool:
-    return breaker.ended(admission, now_s, answered=False, timed_out=True)
-
-
-def test_every_step_has_an_end_in_every_state_but_a_probe_that_begins() -> None:
-    """A probe begins only where the breaker is open."""
-    missing = {(state, step) for state in State for step in Step} - set(MACHINE)
-    assert missing == {(State.CLOSED, Step.PROBE_BEGAN), (State.PROBING, Step.PROBE_BEGAN)}
+    assert breaker.is_open is is_open
 
 
 def test_after_a_timeout_all_fail_and_then_one_probes() -> None:
-    """For OPEN_S no call begins; then one, and until it has ended no other."""
+    """For OPEN_S no call begins; then one, and until it has ended no other, unless its end says nothing about Redis."""
     breaker = Breaker()
-    assert breaker.admit(0.0) is Admission.CALL
-    assert timed_out(breaker, 1.0)
-    assert breaker.admit(1.0 + OPEN_S - 0.001) is Admission.REFUSED
-    assert breaker.admit(1.0 + OPEN_S) is Admission.PROBE
-    assert breaker.admit(1000.0) is Admission.REFUSED
-
-
-def test_a_probe_that_is_interrupted_gives_way_to_the_next() -> None:
-    """As an exception that says nothing about Redis does."""
-    breaker = Breaker()
-    timed_out(breaker, 0.0)
-    assert breaker.admit(OPEN_S) is Admission.PROBE
-    breaker.ended(Admission.PROBE, OPEN_S, answered=False, timed_out=False)
-    assert breaker.admit(OPEN_S) is Admission.PROBE
+    assert breaker.admit("first", 0.0)
+    assert breaker.ended("first", 1.0, answered=False, timed_out=True)
+    assert not breaker.admit("second", 1.0 + OPEN_S - 0.001)
+    assert breaker.admit("second", 1.0 + OPEN_S)
+    assert not breaker.admit("third", 1000.0)
+    breaker.ended("second", 1000.0, answered=False, timed_out=False)
+    assert breaker.admit("third", 1000.0)
 
 
 STEPS = st.sampled_from(["begin", "answered", "timed out", "stopped"])
@@ -64,26 +46,23 @@ STEPS = st.sampled_from(["begin", "answered", "timed out", "stopped"])
 @given(st.lists(st.tuples(st.floats(0, 3), STEPS, st.integers(0, 20)), max_size=60))
 def test_in_any_history_one_probes_and_none_begins_soon_after_a_timeout(history: list[tuple[float, str, int]]) -> None:
     """Against a list of the calls under way, as the naive reading of the rule has it."""
-    breaker, now_s = Breaker(), 0.0
-    under_way: list[Admission] = []
-    opened_s: float | None = None
+    breaker, now_s, calls = Breaker(), 0.0, 0
+    under_way: list[int] = []
+    probe, opened_s = 0, None
     for wait_s, step, which in history:
         now_s += wait_s
         if step == "begin":
-            admission = breaker.admit(now_s)
-            if opened_s is not None and now_s < opened_s + OPEN_S:
-                assert admission is Admission.REFUSED
-            if admission is Admission.PROBE:
-                assert Admission.PROBE not in under_way or breaker.state is State.PROBING
-            if opened_s is None:
-                assert admission is Admission.CALL
-            if admission is not Admission.REFUSED:
-                under_way.append(admission)
+            calls += 1
+            is_admitted = breaker.admit(calls, now_s)
+            assert is_admitted == (opened_s is None or (now_s >= opened_s + OPEN_S and not probe))
+            if is_admitted:
+                under_way.append(calls)
+                probe = calls if opened_s is not None else 0
         elif under_way:
-            admission = under_way.pop(which % len(under_way))
-            opened = breaker.ended(admission, now_s, answered=step == "answered", timed_out=step == "timed out")
-            if opened:
-                opened_s = now_s
-            if step == "answered":
-                opened_s = None
-        assert (breaker.state is State.CLOSED) == (opened_s is None)
+            call = under_way.pop(which % len(under_way))
+            counts = opened_s is None or call == probe
+            opened = breaker.ended(call, now_s, answered=step == "answered", timed_out=step == "timed out")
+            assert opened == (step == "timed out" and counts)
+            opened_s = now_s if opened else None if step == "answered" else opened_s
+            probe = 0 if step == "answered" or call == probe else probe
+        assert breaker.is_open == (opened_s is not None)

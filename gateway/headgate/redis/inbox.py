@@ -73,21 +73,12 @@ def read_inbox(
     A page holds at most 64 KiB, or one item. Raises InvalidRequest for an invalid name, `before` or `limit`, and BusUnavailable
     and BusRefused as `redis.client.call`.
     """
-    return read_part(client, inbox_command(namespace, user, before, limit, archived=archived))
-
-
-def inbox_command(namespace: str, user: str, before: int | None, limit: int, *, archived: bool) -> Command:
-    """Return the command for a page, with arguments as of `read_inbox`. Raises InvalidRequest for an invalid one."""
     check_whole(limit, "limit", 1, MAX_PAGE, "items")
     if before is not None:
         check_whole(before, "before", 0, 2**53 - 1)
     arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
-    return ("FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments)
-
-
-def read_part(client: Client, command: Command) -> InboxPage:
-    """Return the page of a command. One round trip. Raises as `redis.client.call`."""
-    epoch, offset, unread, total, next_, muted, *entries = call_function(client, *command)
+    reply = call_function(client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments)
+    epoch, offset, unread, total, next_, muted, *entries = reply
     items = [_item(*each) for each in zip(entries[::2], entries[1::2], strict=True)]
     mutes = {
         pattern.decode(): channels.decode().split() for pattern, channels in sorted(zip(muted[::2], muted[1::2], strict=True))

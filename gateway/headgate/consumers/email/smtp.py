@@ -83,24 +83,26 @@ class MailServer:
         """
         began_s = self._now()
         self._pause.check(began_s)
+        is_sent = False
         try:
             smtp = self._ready()
             self._used_s = began_s
             self._hand_over(smtp, mail)
+            is_sent = True
+            self._judge_message(smtp)
         except RefusesUs as error:
             self.close()
             raise self._no_service(str(error), began_s) from error
-        except _AnswerLost as lost:
-            self._drop()
-            if isinstance(lost.error, TimeoutError):
-                self._pause.end()
-                reason = f"no answer to the message within {self._options.accept_timeout_s:g} s"
-                raise OutcomeUnknown(f"mail server {self._place}: {reason}") from lost
-            waits = self._no_service(f"no answer to the message: {_reason(lost.error)}", began_s)
-            raise OutcomeUnknown(waits.reason, waits.after_s) from lost
         except (smtplib.SMTPException, OSError) as error:
             self._drop()
-            raise self._no_service(_reason(error), began_s) from error
+            if not is_sent:
+                raise self._no_service(_reason(error), began_s) from error
+            if isinstance(error, TimeoutError):
+                self._pause.end()
+                reason = f"no answer to the message within {self._options.accept_timeout_s:g} s"
+                raise OutcomeUnknown(f"mail server {self._place}: {reason}") from error
+            waits = self._no_service(f"no answer to the message: {_reason(error)}", began_s)
+            raise OutcomeUnknown(waits.reason, waits.after_s) from error
         except (Retry, Reject):
             self._pause.end()  # the server works and refuses only this mail
             raise
@@ -159,8 +161,6 @@ class MailServer:
                 smtp.ehlo_or_helo_if_needed()
             if self._options.user is not None:
                 smtp.login(self._options.user, self._password or "")
-        except _ReplyTooLong:
-            raise
         except smtplib.SMTPAuthenticationError as error:
             # Without the server's text, because some servers repeat the credentials.
             raise RefusesUs(answered("the login", error.smtp_code)) from error
@@ -192,15 +192,18 @@ class MailServer:
         except OSError as error:  # it leaves the last bytes unsent, so the server cannot accept the mail
             self._judge_broken_off(smtp)
             raise smtplib.SMTPServerDisconnected("the connection ended") from error
+
+    def _judge_message(self, smtp: _Smtp) -> None:
+        """Judge the answer to a whole mail. Raises SMTPException and OSError if it is missing or invalid."""
+        text = b""
         try:
             _, text = smtp.read_reply(self._options.accept_timeout_s)
-        except (smtplib.SMTPException, OSError) as error:
+        except (smtplib.SMTPException, OSError):
             if smtp.first_code is None:
-                raise _AnswerLost(error) from error
-            text = b""
+                raise
         code = smtp.first_code or -1  # the first line decides; the others explain it
         if not 200 <= code < 300 and not 400 <= code < 600:
-            raise _AnswerLost(smtplib.SMTPException("an answer that is none of SMTP's"))
+            raise smtplib.SMTPException("an answer that is none of SMTP's")
         judge(MESSAGE, code, text)
 
     def _judge_broken_off(self, smtp: _Smtp) -> None:
@@ -221,16 +224,8 @@ class RefusesUs(Exception):
     """A refusal or missing capability independent of the mail, in one line."""
 
 
-class _ReplyTooLong(smtplib.SMTPException):
-    """A reply longer than MAX_REPLY_BYTES."""
-
-
-class _AnswerLost(Exception):
-    """The whole mail was sent, but the answer is missing or invalid. `error` is the cause."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
+class _ReplyTooLong(smtplib.SMTPServerDisconnected):
+    """A reply longer than MAX_REPLY_BYTES, after which we disconnect."""
 
 
 class _Smtp(smtplib.SMTP):
@@ -340,10 +335,10 @@ def _reason(error: Exception) -> str:
     """Return why there was no answer, in a line without addresses and error numbers."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, smtplib.SMTPServerDisconnected):
-        return "the connection broke"
     if type(error) in (smtplib.SMTPException, _ReplyTooLong):
         return str(error)
+    if isinstance(error, smtplib.SMTPServerDisconnected):
+        return "the connection broke"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

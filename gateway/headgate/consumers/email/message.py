@@ -4,29 +4,30 @@ In: rendered subject, text and HTML, and addresses checked by address.py. Out: a
 header or a recipient, because displayed header values are one printable line, machine-readable headers are ASCII without
 blanks, and `compose` parses the finished head and compares each value.
 
-This module writes the head itself, because the email package of Python 3.11 loses blanks between the encoded words of a folded
-line and encodes long machine-readable values. That package makes the body.
+This module writes the head itself, because `EmailMessage` of Python 3.11 loses blanks between the encoded words of a folded
+line and encodes long machine-readable values. `EmailMessage` makes the body.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.header import decode_header, make_header
+from email.charset import BASE64, Charset
+from email.header import Header, decode_header, make_header
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
+from textwrap import TextWrapper
 from urllib.parse import quote
 
 from .address import Mailbox
 
-# Limits of a line with encoded words, and of one such word (RFC 2047, section 2).
-MAX_LINE_CHARACTERS, WORD_CHARACTERS = 76, len("=?utf-8?b??=")
+# Limit of a line with encoded words (RFC 2047, section 2).
+MAX_LINE_CHARACTERS = 76
 MAX_SUBJECT_CHARACTERS = 200
 MAX_URL_CHARACTERS = 900  # on one line with the header's name: RFC 5322, section 2.1.1, allows 998
 EXPECTED_URL = f"a URL of at most {MAX_URL_CHARACTERS} characters that starts with https://, http:// or mailto:"
@@ -128,8 +129,10 @@ def _is_unprintable(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
-# Bodies in 7 bits, which every server takes.
+# Bodies in 7 bits, which every server takes. Encoded words in base64.
 _BODY = SMTP.clone(cte_type="7bit")
+_ENCODED = Charset("utf-8")
+_ENCODED.header_encoding = BASE64
 
 
 def _mailbox(sender: Mailbox) -> str:
@@ -143,26 +146,12 @@ def _mailbox(sender: Mailbox) -> str:
 
 
 def _shown(name: str, text: str) -> str:
-    """Return a text as a folded header value, unchanged if it is ASCII, else all in encoded words (RFC 2047).
-
-    A reader joins words without the blank between them, so every blank of the text is inside a word.
-    """
-    room = MAX_LINE_CHARACTERS - len(f"{name}: ")
-    if text.isascii() and "=?" not in text:
-        lines = [""]
-        for word in re.split("(?= )", text):  # each but the first begins with its blank
-            if lines[-1] and len(lines[-1]) + len(word) > room:
-                lines.append("")
-                room = MAX_LINE_CHARACTERS
-            lines[-1] += word
-        return "\r\n".join(lines)
-    words, taken = [], b""
-    for character in text:
-        if len(taken) + len(character.encode()) > (room - WORD_CHARACTERS) // 4 * 3:
-            words.append(taken)
-            taken, room = b"", MAX_LINE_CHARACTERS - len(" ")
-        taken += character.encode()
-    return "\r\n ".join(f"=?utf-8?b?{base64.b64encode(word).decode()}?=" for word in (*words, taken))
+    """Return a text as a folded header value, unchanged if it is ASCII, else all in encoded words (RFC 2047)."""
+    if text.isascii():
+        wrapper = TextWrapper(MAX_LINE_CHARACTERS, f"{name}: ", " ", break_long_words=False, break_on_hyphens=False)
+        return "\r\n".join(wrapper.wrap(text)).removeprefix(f"{name}: ")
+    # The email package counts an encoded word up to two characters too short.
+    return Header(text, _ENCODED, MAX_LINE_CHARACTERS - 2, name).encode(linesep="\r\n")
 
 
 def _read(lines: str) -> list[tuple[str, str | tuple[str, str]]]:

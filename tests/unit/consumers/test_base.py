@@ -14,6 +14,19 @@ def test_any_reason_becomes_text_that_can_be_stored(answer: type[Retry | Reject]
     assert answer(given).reason == reason
 
 
+class Sold(Reject):
+    """An error that keeps other parts."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+
+
+@pytest.mark.parametrize("error", [Retry(), OutcomeUnknown(), Reject(), Sold(7)])
+def test_an_error_needs_no_reason(error: Retry | Reject) -> None:
+    """Of ours, or derived from one of ours."""
+    assert error.reason == "no reason given"
+
+
 def test_a_wait_that_is_no_number_is_refused_where_it_is_written() -> None:
     """So that it is a fault of the code, with its line."""
     assert (Retry("busy").after_s, Retry("busy", 5).after_s, Retry("busy", "7.5").after_s) == (None, 5.0, 7.5)  # type: ignore[arg-type]

@@ -30,10 +30,10 @@ def test_a_time_that_is_over_is_now() -> None:
     assert 365 * 86_400_000 < _delay_ms(Defer(float("inf"))) < 367 * 86_400_000
 
 
-@pytest.mark.parametrize("keys", ["ana", 5, [1], [None], {"ana": 1}])
+@pytest.mark.parametrize("keys", ["ana", 5, [1], [None], {"ana": 1}, ["\ud800"]])
 def test_keys_that_are_none_are_named(keys: Any) -> None:
-    """A text would be its characters."""
-    with pytest.raises((TypeError, InvalidRequest), match="keys: expected a list of texts, got"):
+    """A text would be its characters, and a surrogate cannot be stored."""
+    with pytest.raises((TypeError, InvalidRequest, UnicodeEncodeError), match=r"keys: expected a list of texts, got|surrogates"):
         _checked_keys(keys)
 
 

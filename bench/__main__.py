@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     generator.build()
     if wanted.install:
-        subprocess.run(["make", "-C", str(Path(__file__).parent), "peers", f"PYTHON={sys.executable}"], check=True)
+        subprocess.run(["make", "-C", str(Path(__file__).parent), "peers"], check=True)
     scenarios = [SCENARIOS[name] for name in wanted.scenario or _default_scenarios(wanted)]
     described = machine.describe() | {"bus": _bus_version(), "date": time.strftime("%Y-%m-%d"), "quick": wanted.quick}
     rows: dict[str, dict[str, list[Row]]] = {}
@@ -99,7 +99,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="1..20", help="rounds per scenario (3; quick: 1)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (bench/results)")
     parser.add_argument("--name", default="latest", help="name of the two result files (latest)")
-    parser.add_argument("--install", action="store_true", help="install the pinned peers first (bench/peers, from pip and npm)")
+    parser.add_argument("--install", action="store_true", help="install the pinned peer on Node first (bench/peers, from npm)")
     parser.add_argument("--centrifugo", type=Path, metavar="PATH", help="the binary (HEADGATE_BENCH_CENTRIFUGO, else PATH)")
     parser.add_argument("--host", help="measure a server that runs elsewhere: `--host HOST --help`")
     parser.add_argument("--add", action="store_true", help="add this run to those of the files of that name")

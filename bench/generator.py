@@ -40,7 +40,7 @@ class Generator(Child):
 
     Args:
         folder: for its files.
-        ports: of the servers, which the clients join in turn.
+        port: of the server.
         server_pids: whose CPU time it reads, with how busy the server's core is.
         bus: path of the Redis socket, or host:port.
         connects: CONNECT texts, used in turn.
@@ -55,7 +55,7 @@ class Generator(Child):
         folder: Path,
         *,
         host: str = "127.0.0.1",
-        ports: Sequence[int],
+        port: int,
         server_pids: Sequence[int] = (),
         bus: str,
         connects: Sequence[str],
@@ -69,7 +69,7 @@ class Generator(Child):
         self._folder = folder
         options = {
             "host": host,
-            "port": _joined(ports),
+            "port": port,
             "connects": _written(folder / "connects", connects),
             "ready": ready,
             "redis": bus,
@@ -145,10 +145,9 @@ class Generator(Child):
         """Publish on a schedule."""
         return self.ask("open", events_per_s, seconds * 1000, takes_s=seconds)
 
-    def closed(self, window: int, warm_s: float, measure_s: float, *, pipelined: bool = False) -> Answer:
+    def closed(self, window: int, warm_s: float, measure_s: float) -> Answer:
         """Keep `window` events under way."""
-        command = "pipelined" if pipelined else "window"
-        return self.ask(command, window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
+        return self.ask("window", window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
 
 
 def _joined(numbers: Sequence[int], by: str = ",") -> str:

@@ -43,8 +43,8 @@ _SUBSCRIPTIONS, _WILDCARDS, _MESSAGES_PER_S = 128, 32, 45.0
 Outcome = dict[str, float | str]
 
 
-def _head(opcode: int, length: int, *, final: bool = True) -> bytes:
-    first = (0x80 if final else 0) | opcode
+def _head(opcode: int, length: int) -> bytes:
+    first = 0x80 | opcode
     if length < 126:
         return struct.pack("!BB", first, 0x80 | length) + _MASK
     if length < 65536:
@@ -73,8 +73,7 @@ def _one_frame(size_bytes: int) -> Iterator[bytes]:
     yield from repeat(b"x" * _CHUNK_BYTES, size_bytes // _CHUNK_BYTES)
 
 
-def _many(frame: bytes, times: int, first: bytes = b"") -> Iterator[bytes]:
-    yield first
+def _many(frame: bytes, times: int) -> Iterator[bytes]:
     yield from repeat(frame * 1000, times // 1000)
 
 
@@ -335,7 +334,6 @@ class Attack:
 
 ATTACKS = {
     "frame-150MB": Attack(_rude(lambda: _one_frame(150 * MIB))),
-    "fragments-100k": Attack(_rude(lambda: _many(_head(0, 1, final=False) + b"x", 100_000, _head(1, 1, final=False) + b"4"))),
     "events-again": Attack(
         _rude(lambda: iter([_text(b'42/notifications,["x"]') * 1000]), again=True), "Client after client attacks"
     ),

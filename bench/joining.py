@@ -8,22 +8,19 @@ from .child import Failed
 from .publishing import MARKER, TOPIC, payload
 from .scenario import KIB, Row, Run, checked, latency
 from .stage import Audience, Stage, stage
-from .variants import LOG_KEY, Variant, headgate_connect, mint
+from .variants import LOG_KEY, Variant, headgate_connect
 
 FIRST = 100
 STORM_DEADLINE_S = 90
 
 
-def connecting(
-    clients: int, texts: Callable[[int], list[str]] | None = None, audience: Callable[[int], Audience] | None = None
-) -> Run:
+def connecting(clients: int, audience: Callable[[int], Audience] | None = None) -> Run:
     """Clients join as fast as the server lets them, 64 under way at a time; joined means that events will come."""
 
     def run(variant: Variant, quick: bool) -> Row:
         count = clients // 4 if quick else clients
         room = count + FIRST
-        connects, listening = texts(room) if texts else (), audience(room) if audience else room
-        with stage(variant, size_bytes=256, clients=listening, joined=FIRST, connects=connects) as on:
+        with stage(variant, size_bytes=256, clients=audience(room) if audience else room, joined=FIRST) as on:
             answer = on.generator.connects(count)
             return checked(answer) | latency(answer) | {
                 "connects_per_s": round(count / answer["seconds"]),
@@ -31,15 +28,6 @@ def connecting(
             }  # fmt: skip
 
     return run
-
-
-def with_tokens(count: int) -> list[str]:
-    """Return as many CONNECTs, each of another user with its own token, and the position in a lost log.
-
-    The gateway reads and compares the position, and notifies the client, as after a restart.
-    """
-    gone = {"epoch": "0" * 16, "offset": 1}
-    return [headgate_connect(token=mint(f"user-{n}", ["#"], []), resume=gone) for n in range(count)]
 
 
 def storm(clients: int, missed: int, size_bytes: int) -> Run:

@@ -14,15 +14,12 @@ BORNE_P99_9_MS = 100.0
 SEARCH_STEPS = 6
 
 
-def closed_loop(clients: int | Audience, size_bytes: int, window: int, *, pipelined: bool = False) -> Run:
-    """Keep `window` events under way: events and deliveries per second of the server's CPU.
-
-    `pipelined`: what is published at the same moment goes to Redis in one write, else each event in its own.
-    """
+def closed_loop(clients: int | Audience, size_bytes: int, window: int) -> Run:
+    """Keep `window` events under way: events and deliveries per second of the server's CPU."""
 
     def run(variant: Variant, quick: bool) -> Row:
         with stage(variant, size_bytes=size_bytes, clients=clients) as on:
-            answer = on.generator.closed(window, *((1, 3) if quick else (2, 8)), pipelined=pipelined)
+            answer = on.generator.closed(window, *((1, 3) if quick else (2, 8)))
             server_cpu_s = max(answer["server_cpu_s"], 1e-3)
             return checked(answer) | {
                 "events_per_cpu_s": round(answer["published"] / server_cpu_s),

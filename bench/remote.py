@@ -77,7 +77,7 @@ def setup_of(
     topic = f"bench.load-{number}"
     return {
         "host": host,
-        "ports": [port],
+        "port": port,
         "bus": redis,
         "connects": [headgate_connect(subscriptions=[{"pattern": topic}], **({"token": token} if token else {}))],
         "ready": VARIANTS["headgate"].joined,

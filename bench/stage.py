@@ -17,7 +17,7 @@ from .variants import Kind, Variant
 
 @dataclass(frozen=True)
 class Stage:
-    """The running parts that a scenario measures; of several gateways, `server` and `port` are the first."""
+    """The running parts that a scenario measures."""
 
     variant: Variant
     bus: Bus
@@ -32,7 +32,7 @@ class Stage:
         folder.mkdir()
         return Generator(
             folder,
-            ports=[self.port],
+            port=self.port,
             server_pids=[self.server.pid],
             bus=self.bus.socket,
             connects=connects,
@@ -62,11 +62,6 @@ def own(users: int) -> Audience:
 def topics(clients: int, each: int, of: int) -> Audience:
     """Clients that listen to `each` exact topics out of `of`, each topic with equally many (if they add up)."""
     return Audience("topics", [[(client * each + nth) % of for nth in range(each)] for client in range(clients)])
-
-
-def wildcards(clients: int, each: int, of: int) -> Audience:
-    """The same with patterns that hold a wildcard instead of exact topics."""
-    return Audience("wildcards", topics(clients, each, of).clients)
 
 
 @contextmanager
@@ -102,16 +97,12 @@ def stage(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
         bus = stack.enter_context(Bus(folder, load_core, stack.enter_context(held_port()) if has_tcp else 0))
-        ports, servers = [], []
-        for number in range(variant.gateways):
-            home = folder / f"server-{number}"
-            home.mkdir()
-            ports.append(stack.enter_context(held_port()))
-            servers.append(stack.enter_context(variant.start(bus, ports[-1], server_core, home, size_bytes)))
+        port = stack.enter_context(held_port())
+        server = stack.enter_context(variant.start(bus, port, server_core, folder, size_bytes))
         generator = Generator(
             folder,
-            ports=ports,
-            server_pids=[server.pid for server in servers],
+            port=port,
+            server_pids=[server.pid],
             bus=bus.socket,
             bus_pid=bus.pid,
             connects=connects or [variant.connect],
@@ -121,7 +112,7 @@ def stage(
             path=variant.path,
         )
         stack.enter_context(generator)
-        generator.publishes(variant.template(bus, ports[0], size_bytes, to))
+        generator.publishes(variant.template(bus, port, size_bytes, to))
         if joined != 0:
             generator.connects(joined or room)
-        yield Stage(variant, bus, servers[0], generator, ports[0], folder)
+        yield Stage(variant, bus, server, generator, port, folder)

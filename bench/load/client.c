@@ -35,15 +35,10 @@ static void bind_source(int fd, unsigned index)
         perror("bind to a loopback source address");
 }
 
-static int port_of(const struct swarm *swarm, const struct client *client)
-{
-    return swarm->options.ports[(unsigned)(client - swarm->clients) % swarm->options.port_count];
-}
-
 bool client_start(struct swarm *swarm, unsigned index)
 {
     struct client *client = &swarm->clients[index];
-    struct sockaddr_in server = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port_of(swarm, client))};
+    struct sockaddr_in server = {.sin_family = AF_INET, .sin_port = htons((uint16_t)swarm->options.port)};
     int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || inet_pton(AF_INET, swarm->options.host, &server.sin_addr) != 1)
         return false;
@@ -114,7 +109,7 @@ void client_writable(struct swarm *swarm, struct client *client)
         client_close(swarm, client, strerror(error));
         return;
     }
-    size_t length = upgrade_request(request, sizeof request, swarm->options.host, port_of(swarm, client), swarm->options.path);
+    size_t length = upgrade_request(request, sizeof request, swarm->options.host, swarm->options.port, swarm->options.path);
     if (!length || send(client->fd, request, length, MSG_NOSIGNAL) != (ssize_t)length) {
         client_close(swarm, client, "could not send the upgrade request");
         return;

@@ -4,7 +4,6 @@
  *   template FILE                    publish command to use from now on (see template.h)
  *   connect COUNT PARALLEL LIMIT_MS [EVENTS]  more clients; the time until each has joined, and all have had EVENTS together
  *   window W WARM_MS MEASURE_MS      closed loop: W events under way
- *   pipelined W WARM_MS MEASURE_MS   the same, what is published at the same moment in one write to Redis
  *   open RATE MEASURE_MS             fixed schedule, RATE events per second
  *   pause RATE MEASURE_MS PAUSE_MS   the same, and in its middle no client reads for PAUSE_MS; it is live again with the first event
  *                                    within 100 ms of its planned time; latencies are those before, and again from 1 s after that
@@ -27,7 +26,7 @@
 #include "pace.h"
 
 static const char usage[] =
-    "usage: load --port PORT,… --connects FILE --ready TEXT [options] < commands\n"
+    "usage: load --port PORT --connects FILE --ready TEXT [options] < commands\n"
     "  --host HOST        address of the server (127.0.0.1)\n"
     "  --path PATH        of the WebSocket (/socket.io/?EIO=4&transport=websocket)\n"
     "  --connects FILE    CONNECT texts, one per line used in turn; a record separator (0x1e) stands for a newline\n"
@@ -68,13 +67,12 @@ static void read_connects(const char *path)
         fail(path, "no CONNECT text");
 }
 
-/* Numbers with commas between them; returns how many. The one after the last is left as it was, 0. */
-static unsigned read_numbers(int *numbers, char *text)
+/* Numbers with commas between them. The one after the last is left as it was, 0. */
+static void read_numbers(int *numbers, char *text)
 {
     unsigned count = 0;
     for (char *word = strtok(text, ","); word && count < MAX_SERVERS - 1; word = strtok(NULL, ","))
         numbers[count++] = atoi(word);
-    return count;
 }
 
 static void read_options(int argc, char **argv)
@@ -91,7 +89,7 @@ static void read_options(int argc, char **argv)
         switch (option) {
         case 'a': audience = optarg; break;
         case 'h': o->host = optarg; break;
-        case 'p': o->port_count = read_numbers(o->ports, optarg); break;
+        case 'p': o->port = atoi(optarg); break;
         case 'P': o->path = optarg; break;
         case 'c': connects = optarg; break;
         case 'r': o->ready = optarg; break;
@@ -104,7 +102,7 @@ static void read_options(int argc, char **argv)
         default: fputs(usage, stderr); exit(2);
         }
     }
-    if (!o->port_count || !connects || !o->ready || optind != argc) {
+    if (!o->port || !connects || !o->ready || optind != argc) {
         fputs(usage, stderr);
         exit(2);
     }
@@ -176,8 +174,8 @@ static void obey(char *line)
     } else if (!strcmp(command, "connect") && words >= 4) {
         run_connect(&swarm, &run, (unsigned)a, (unsigned)b, (uint64_t)c, (uint64_t)d);
         durations = &swarm.handshake;
-    } else if ((!strcmp(command, "window") || !strcmp(command, "pipelined")) && words == 4 && a >= 1 && a < RING) {
-        run_window(&swarm, &run, (uint32_t)a, (uint64_t)b, (uint64_t)c, command[0] == 'p');
+    } else if (!strcmp(command, "window") && words == 4 && a >= 1 && a < RING) {
+        run_window(&swarm, &run, (uint32_t)a, (uint64_t)b, (uint64_t)c);
         durations = &swarm.latency;
     } else if (!strcmp(command, "open") && words == 3 && a > 0) {
         run_open(&swarm, &run, a, (uint64_t)b);

@@ -110,8 +110,7 @@ void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned 
         run->outcome = "undelivered";
 }
 
-void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms,
-                bool pipelined)
+void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms)
 {
     struct mark start = mark_now(swarm);
     uint64_t begin = start.at_ns + warm_ms * NS_PER_MS, end = begin + measure_ms * NS_PER_MS;
@@ -128,8 +127,7 @@ void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t 
         if (now >= end)
             break;
         for (uint32_t i = 0; i < window && swarm_outstanding(swarm) < window && swarm_publish(swarm, now_ns()); i++)
-            if (!pipelined)
-                swarm_flush(swarm);
+            swarm_flush(swarm);
         swarm_flush(swarm);
         if (swarm->base != base) {
             base = swarm->base;

@@ -26,8 +26,8 @@ struct run {
 void run_connect(struct swarm *swarm, struct run *run, unsigned count, unsigned parallel, uint64_t limit_ms, uint64_t events);
 
 /* Keep `window` events under way; measure after `warm_ms`, for `measure_ms`. Each event is a separate write to Redis, as
- * from independent publishers; `pipelined`: events due at the same moment go in one, as from one publisher. */
-void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms, bool pipelined);
+ * from independent publishers. */
+void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t warm_ms, uint64_t measure_ms);
 
 /* Publish at planned times, `rate` events per second, whatever happens; latency counts from the planned time. */
 void run_open(struct swarm *swarm, struct run *run, double rate, uint64_t measure_ms);

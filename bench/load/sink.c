@@ -2,11 +2,10 @@
  *
  * It accepts WebSocket clients, answers CONNECT with a constant, subscribes to one Redis channel and sends every message to
  * every client. No routing, no sessions, no pings, no limits: what a broadcast costs when nothing but the system calls is
- * left. By default it joins what came from Redis in one read into one send per client (as Headgate does); with --each
- * it makes one send per event and client. With --addressed it sends each event, by the address in its channel, to those
- * whose CONNECT names that address, and CHANNEL is a pattern.
+ * left. By default it joins what came from Redis in one read into one send per client (as Headgate does). With --addressed
+ * it sends each event, by the address in its channel, to those whose CONNECT names that address, and CHANNEL is a pattern.
  *
- *   sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--each | --addressed]
+ *   sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--addressed]
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,7 +44,7 @@ static struct {
     struct peer *joined[MAX_CLIENTS];
     unsigned count;
     const char *namespace;
-    bool each, addressed;
+    bool addressed;
 } sink;
 
 static void drop(struct peer *peer)
@@ -169,7 +168,7 @@ static void append_event(struct buffer *out, const char *message, size_t length)
 static void fan_out(struct buffer *out, const char *message, size_t length)
 {
     append_event(out, message, length);
-    if (sink.each || out->length >= JOIN_BYTES) {
+    if (out->length >= JOIN_BYTES) {
         broadcast(out->bytes + out->start, out->length);
         buffer_consume(out, out->length);
     }
@@ -260,7 +259,7 @@ static void turn(void)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fputs("usage: sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--each | --addressed]\n", stderr);
+        fputs("usage: sink PORT REDIS_ADDRESS CHANNEL NAMESPACE [--addressed]\n", stderr);
         return 2;
     }
     struct rlimit limit;
@@ -269,7 +268,6 @@ int main(int argc, char **argv)
     setrlimit(RLIMIT_NOFILE, &limit);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sink.namespace = argv[4];
-    sink.each = argc > 5 && !strcmp(argv[5], "--each");
     sink.addressed = argc > 5 && !strcmp(argv[5], "--addressed");
     sink.epoll = epoll_create1(EPOLL_CLOEXEC);
     redis_connect(&sink.redis, argv[2]);

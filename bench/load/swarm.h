@@ -26,9 +26,8 @@
 
 struct options {
     const char *host, *path, *ready, *redis;
-    int ports[MAX_SERVERS], server_pids[MAX_SERVERS]; /* clients join the ports in turn; pids end with 0 */
-    int redis_pid;                                    /* whose CPU time is read too; 0: none */
-    unsigned port_count;
+    int port, server_pids[MAX_SERVERS]; /* pids end with 0 */
+    int redis_pid;                      /* whose CPU time is read too; 0: none */
     int server_core;
     bool speaks_first;
 };

@@ -83,7 +83,7 @@ def _loaded(
         served = stack.enter_context(Serving(bus.url, port, workers, folder, cores, **settings))
         load = Generator(
             folder,
-            ports=[port],
+            port=port,
             server_pids=served.pids,
             bus=bus.socket,
             connects=[addressing.connect(each) for each in audience] if directed else [HEADGATE.connect],

@@ -222,7 +222,7 @@ def loading(
         serving.start()
         port = server.socket.getsockname()[1]
         with generator.Generator(
-            folder, ports=[port], bus=bus.socket, connects=connects, ready=ready, room=len(connects), path="/", audience=audience
+            folder, port=port, bus=bus.socket, connects=connects, ready=ready, room=len(connects), path="/", audience=audience
         ) as load:
             yield bus, load
         server.shutdown()

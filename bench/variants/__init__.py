@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .centrifugo import CENTRIFUGO, CENTRIFUGO_HISTORY, CENTRIFUGO_IDS
-from .headgate import APPEND, FUNCTIONS, HEADGATE, LOG_KEY, PYTHON, TWO, fcall, headgate_connect, mint
-from .sink import SINK, SINK_ADDRESSED, SINK_EACH
-from .socketio_peers import FLASK, NODE, NODE_STREAMS, STOCK
+from .headgate import APPEND, FUNCTIONS, HEADGATE, LOG_KEY, fcall, headgate_connect, mint
+from .sink import SINK, SINK_ADDRESSED
+from .socketio_peers import NODE, NODE_STREAMS
 from .variant import Addressing, Kind, Variant
 
 __all__ = [
@@ -22,18 +22,13 @@ __all__ = [
 
 _ALL = (
     HEADGATE,
-    PYTHON,
     APPEND,
-    TWO,
-    STOCK,
-    FLASK,
     NODE,
     NODE_STREAMS,
     CENTRIFUGO,
     CENTRIFUGO_HISTORY,
     CENTRIFUGO_IDS,
     SINK,
-    SINK_EACH,
     SINK_ADDRESSED,
 )
 VARIANTS = {variant.name: variant for variant in _ALL}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def headgate_connect(**auth: object) -> str:
     return f"40{NAMESPACE},{json.dumps(body, separators=(',', ':'))}"
 
 
-def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, *, more: Mapping[str, str] | None = None) -> Child:
+def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int) -> Child:
     env = {
         "HEADGATE_REDIS_URL": bus.url,
         "HEADGATE_DATA_DIR": str(folder / "data"),
@@ -49,7 +49,6 @@ def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, *, mor
         "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
         "HEADGATE_PUBLISH_PER_S": "100000",
         **(_limits(size_bytes) if size_bytes > Settings().max_payload_bytes else {}),
-        **(more or {}),
     }
     return started([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, healthy(port), env)
 
@@ -82,19 +81,9 @@ def _connect_topics(addresses: Sequence[int]) -> str:
     return headgate_connect(subscriptions=[{"pattern": f"topics.{publishing.address(number)}"} for number in addresses])
 
 
-# Four shapes of pattern in turn, so that no shape alone decides.
-_SHAPES = ("wild.{}.*", "*.{}.#", "wild.{}.#", "#.{}.*")
-
-
-def _connect_wildcards(addresses: Sequence[int]) -> str:
-    words = [publishing.address(number) for number in addresses]
-    return headgate_connect(subscriptions=[{"pattern": _SHAPES[i % len(_SHAPES)].format(word)} for i, word in enumerate(words)])
-
-
 _ADDRESSING: dict[Kind, Addressing] = {
     "own": Addressing(_connect_own, lambda _count: _JOINED, user_topic(publishing.ADDRESS, "mail.new")),
     "topics": Addressing(_connect_topics, lambda _count: _JOINED, f"topics.{publishing.ADDRESS}"),
-    "wildcards": Addressing(_connect_wildcards, lambda _count: _JOINED, f"wild.{publishing.ADDRESS}.new"),
 }
 
 
@@ -120,11 +109,4 @@ APPEND = dataclasses.replace(
     name="headgate-append",
     title="Headgate (logged, checked by the publisher)",
     template=partial(_published, "headgate_append"),
-)
-TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
-PYTHON = dataclasses.replace(
-    HEADGATE,
-    name="headgate-python",
-    title="Headgate without its C (logged publish)",
-    start=partial(_start, more={"HEADGATE_PURE": "1"}),
 )

@@ -35,7 +35,6 @@ def _sink(name: str, title: str, topic: str, *extra: str, addressing: Mapping[Ki
 
 _LISTENING = Addressing(_connect, lambda _count: _JOIN, publishing.ADDRESS)
 SINK = _sink("sink", "C, joined sends, no protocol (upper bound)", publishing.TOPIC)
-SINK_EACH = _sink("sink-each", "C, one send per delivery, no protocol", publishing.TOPIC, "--each")
 SINK_ADDRESSED = _sink(
     "sink-addressed", "C, one send per delivery, by address, no protocol", "*", "--addressed",
     addressing={"own": _LISTENING, "topics": _LISTENING},

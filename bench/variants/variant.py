@@ -18,9 +18,8 @@ NAMESPACE = "/notifications"
 # Of payloads above the default limit of a server, so many may wait for a client.
 LARGE_QUEUED = 16
 
-# Of which kind the addresses are: `own`, a user with what is the user's own; `topics`, exact topics, rooms or channels;
-# `wildcards`, patterns that hold one.
-Kind = Literal["own", "topics", "wildcards"]
+# Of which kind the addresses are: `own`, a user with what is the user's own; `topics`, exact topics, rooms or channels.
+Kind = Literal["own", "topics"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Variant:
     `template(bus, port, size, to)` is the command that publishes an event of that payload size, to an address or, without one,
     to every client. `connect` is the CONNECT of a client that gets every event, and `joined` how the text begins that says
     that it does from now on. `missing()` names what is not installed, or is empty. `path` is that of a WebSocket that does not
-    speak Engine.IO. `gateways` is how many of them share the clients, on one core.
+    speak Engine.IO.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Variant:
     path: str | None = None
     addressing: Mapping[Kind, Addressing] = field(default_factory=dict)
     http: HttpPublishing | None = None
-    gateways: int = 1
 
 
 def started(command: list[str], core: int, folder: Path, ready: Callable[[], bool], env: dict[str, str] | None = None) -> Child:

@@ -12,6 +12,7 @@ import pytest
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.pair import Pair
+from tests.fault.redis_process import RedisProcess
 from tests.fault.site import FULL, SHORT, Load, Site
 
 
@@ -36,6 +37,13 @@ SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 10, "ping_timeout_s": 120}
 ONLY_NIGHTLY = pytest.mark.parametrize(
     "load", [pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])], indirect=True
 )
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A server that runs."""
+    with RedisProcess(tmp_path / "redis") as server:
+        yield server
 
 
 @pytest.fixture
@@ -83,6 +91,12 @@ def site(session_site: Site) -> Iterator[Site]:
 def feed(request: pytest.FixtureRequest) -> str:
     """The gateways listen to the patterns of their clients, or to everything, because one client of each wants it."""
     return str(request.param)
+
+
+@pytest.fixture
+def patterns(feed: str) -> tuple[str, ...]:
+    """The patterns of a listener without a gateway."""
+    return ("#",) if feed == "whole" else ("orders.*", "bills.1")
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ say no more than that. It refuses all later ones.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -16,17 +15,10 @@ from headgate.services.publisher import Publisher, Receipt
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
-from tests.fault.test_f25_end_of_log_lost import Account, listening, log_of
-from tests.support.bus_process import BusProcess
+from tests.fault.test_f25_end_of_log_lost import NAMESPACE, Account, log_of
+from tests.support.bus_here import BusHere, StartRedisBus
 
 BEHIND = 20
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A server that runs."""
-    with RedisProcess(tmp_path / "redis") as server:
-        yield server
 
 
 def publish_until_refused(publisher: Publisher, word: str) -> list[tuple[Receipt, str]]:
@@ -42,26 +34,23 @@ def publish_until_refused(publisher: Publisher, word: str) -> list[tuple[Receipt
     raise AssertionError
 
 
-def wait_for_offset(bus: BusProcess, offset: int) -> None:
-    bus.wait_for(lambda: bus.state()["offset"] >= offset, "events to be handed on")
-
-
-def wait_for_epoch(bus: BusProcess, epoch: str) -> None:
-    bus.wait_for(lambda: bus.state()["epoch"] == epoch, "the line that goes on")
+def wait_for_receipt(bus: BusHere, receipt: Receipt) -> None:
+    bus.wait_for(lambda: bus.bus.epoch == receipt.epoch and bus.bus.reached >= receipt.offset, "events to be handed on")
 
 
 @pytest.mark.parametrize("end", [RedisProcess.kill, RedisProcess.terminate], ids=["killed", "asked to stop"])
 def test_receipts_the_log_and_what_listeners_saw_agree(
-    redis: RedisProcess, end: Callable[[RedisProcess], None], load: Load, figures: Figures
+    redis: RedisProcess, redis_bus: StartRedisBus, end: Callable[[RedisProcess], None], load: Load, figures: Figures
 ) -> None:
     """Nothing is in another event's place, losses are reported, and `check` knows them; the disk fills up during a write."""
     rounds = 4 if load.name == "short" else 60
     receipts: list[tuple[Receipt, str]] = []
     lost = 0
-    with listening(redis, ("#",)) as bus, closing(Publisher(redis.url)) as publisher:
+    bus = redis_bus("#", url=redis.url, namespace=NAMESPACE)
+    with closing(Publisher(redis.url)) as publisher:
         for turn in range(rounds):
             receipts += [(publisher.publish("orders.1", f"{turn}, {number}"), f'"{turn}, {number}"') for number in range(BEHIND)]
-            wait_for_offset(bus, receipts[-1][0].offset)
+            wait_for_receipt(bus, receipts[-1][0])
             redis.fill_disk(room_bytes=turn * 37)
             met_it = publish_until_refused(publisher, f"{turn}, full")
             assert met_it  # else this trial proves nothing
@@ -70,10 +59,9 @@ def test_receipts_the_log_and_what_listeners_saw_agree(
             redis.start()
             after = publisher.publish("orders.1", f"{turn}, after")
             receipts.append((after, f'"{turn}, after"'))
-            wait_for_epoch(bus, after.epoch)
-            wait_for_offset(bus, after.offset)
+            wait_for_receipt(bus, after)
         bus.wait_for_fences(2)
-        account, log = Account(list(bus.told)), log_of(redis)
+        account, log = Account(bus.told), log_of(redis)
 
         assert account.line == log  # a seen and lost event was reported, or else it would be in the way
         assert len({(receipt.epoch, receipt.offset) for receipt, _ in receipts}) == len(receipts)

@@ -1,13 +1,12 @@
 """F25: the machine of Redis crashes, and the file that it starts from lacks the newest events; publishers overtake them.
 
-The listener alone, in a separate process: what the feed reports to its namespace.
+The listener alone: what the feed reports to its namespace.
 """
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,32 +15,12 @@ from headgate.errors import BusUnavailable
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
 from tests.fault.redis_process import RedisProcess
-from tests.support.bus_process import BusProcess
+from tests.support.bus_here import StartRedisBus
 from tests.support.redis_server import wait_until
 
 NAMESPACE = "notifications"
 RETRY_S = 0.05
 ROUNDS = [pytest.param(2, id="short"), pytest.param(250, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
-EITHER = pytest.mark.parametrize(
-    "patterns",
-    [pytest.param(("#",), id="whole", marks=pytest.mark.nightly), pytest.param(("orders.*", "bills.1"), id="narrow")],
-)
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A server that runs."""
-    server = RedisProcess(tmp_path / "redis")
-    with server:
-        yield server
-
-
-@contextmanager
-def listening(redis: RedisProcess, patterns: tuple[str, ...]) -> Iterator[BusProcess]:
-    """A working listener, which ends with the test."""
-    with closing(BusProcess(redis.url, patterns, fence_interval_s=0.1)) as bus:
-        bus.wait_until_up()
-        yield bus
 
 
 class Account:
@@ -61,8 +40,7 @@ class Account:
                     assert offset > max(self.line, default=0), f"{offset} is not above all that came before"
                     self.line[offset] = data
             elif kind == "line_changed":
-                _, end, position = rest
-                assert position <= end
+                (end,) = rest
                 self.rolled_back += [self.line.pop(offset) for offset in sorted(self.line) if offset > end]
             else:
                 assert kind in ("bus", "fenced"), (kind, rest)
@@ -74,54 +52,53 @@ def log_of(redis: RedisProcess) -> dict[int, str]:
     return {int(entry_id.partition(b"-")[0]): fields[b"data"].decode() for entry_id, fields in entries}
 
 
-@EITHER
 @pytest.mark.parametrize("overtaken_by", [0, 30, 80])
 def test_new_events_at_old_offsets_reach_a_listener_that_was_away(
-    redis: RedisProcess, patterns: tuple[str, ...], overtaken_by: int
+    redis: RedisProcess, redis_bus: StartRedisBus, patterns: tuple[str, ...], overtaken_by: int
 ) -> None:
     """The listener looks again when the log is shorter than its position, and when it is longer."""
-    with listening(redis, patterns) as bus, closing(Publisher(redis.url)) as publisher:
+    bus = redis_bus(*patterns, url=redis.url, namespace=NAMESPACE)
+    with closing(Publisher(redis.url)) as publisher:
         publisher.publish_many([("orders.1", f"kept {number}") for number in range(100)])
         kept = redis.moment()
         publisher.publish_many([("orders.1", f"lost {number}") for number in range(50)])
         bus.wait_for(lambda: len(bus.events) == 150, "150 events")
-        bus.pause()
-        redis.crash(kept)
+        redis.crash(kept)  # the listener does not run
         redis.start()
         receipts = [publisher.publish("orders.1", f"new {number}") for number in range(overtaken_by)]
-        bus.go_on()
-        bus.wait_for(lambda: bus.news("line_changed"), "word of the other line")
-        bus.wait_for(lambda: len(bus.events) >= 150 + overtaken_by, "every new event")
-        bus.wait_for_fences(2)
-        epoch = bus.state()["epoch"]
-        told = list(bus.told)
+    bus.wait_for(lambda: bus.only("line_changed"), "word of the other line")
+    bus.wait_for(lambda: len(bus.events) >= 150 + overtaken_by, "every new event")
+    bus.wait_for_fences(2)
 
-    assert [entry for entry in told if entry[0] in ("missing", "log_lost", "line_changed")] == [["line_changed", epoch, 100, 100]]
-    assert {receipt.epoch for receipt in receipts} <= {epoch}
-    account = Account(told)
+    assert bus.only("missing", "log_lost", "line_changed") == [["line_changed", 100]]
+    assert {receipt.epoch for receipt in receipts} <= {bus.bus.epoch}
+    account = Account(bus.told)
     assert account.rolled_back == [f'"lost {number}"' for number in range(50)]
     assert account.line == log_of(redis)
 
 
-@EITHER
-def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(redis: RedisProcess, patterns: tuple[str, ...]) -> None:
+def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(
+    redis: RedisProcess, redis_bus: StartRedisBus, patterns: tuple[str, ...]
+) -> None:
     """The log goes on in another epoch, at the next offset."""
-    with listening(redis, patterns) as bus, closing(Publisher(redis.url)) as publisher:
+    bus = redis_bus(*patterns, url=redis.url, namespace=NAMESPACE)
+    with closing(Publisher(redis.url)) as publisher:
         before = publisher.publish_many([("orders.1", number) for number in range(20)])
         bus.wait_for(lambda: len(bus.events) == 20, "20 events")
         redis.kill()
         redis.start()
         after = publisher.publish("orders.1", 20)
-        bus.wait_for(lambda: len(bus.events) == 21, "the first event behind the restart")
+    bus.wait_for(lambda: len(bus.events) == 21, "the first event behind the restart")
 
-        assert (before[-1].offset, after.offset) == (20, 21)
-        assert after.epoch != before[-1].epoch
-        assert bus.news("missing", "log_lost", "line_changed") == [["line_changed", after.epoch, 20, 20]]
+    assert (before[-1].offset, after.offset) == (20, 21)
+    assert after.epoch == bus.bus.epoch != before[-1].epoch
+    assert bus.only("missing", "log_lost", "line_changed") == [["line_changed", 20]]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
-@EITHER
-def test_crash_after_crash_no_event_is_lost_without_a_word(redis: RedisProcess, patterns: tuple[str, ...], rounds: int) -> None:
+def test_crash_after_crash_no_event_is_lost_without_a_word(
+    redis: RedisProcess, redis_bus: StartRedisBus, patterns: tuple[str, ...], rounds: int
+) -> None:
     """Publishers try again every 50 ms, at their own pace and that of the listener, and nothing waits for anything else."""
     moments = random.Random(rounds)
     stop = threading.Event()
@@ -136,9 +113,7 @@ def test_crash_after_crash_no_event_is_lost_without_a_word(redis: RedisProcess, 
             else:
                 receipts.append((receipt.epoch, receipt.offset))
 
-    with listening(redis, patterns) as bus, closing(Publisher(redis.url, timeout_s=1.0)) as publisher:
-        publishing = threading.Thread(target=publish, args=(publisher,))
-        publishing.start()
+    def crash() -> None:
         try:
             for _ in range(rounds):
                 behind, ahead = len(receipts) + moments.randrange(1, 100), moments.randrange(1, 200)
@@ -149,15 +124,21 @@ def test_crash_after_crash_no_event_is_lost_without_a_word(redis: RedisProcess, 
                 redis.start()
         finally:
             stop.set()
-            publishing.join()
-        head = int(redis.call("HGET", f"hg:{{{NAMESPACE}}}:head", "offset"))
-        bus.wait_for(lambda: bus.state()["offset"] == head and bus.state()["up"], "the head of the log")
-        bus.wait_for_fences(2)
-        told = list(bus.told)
-        log = log_of(redis)
+
+    bus = redis_bus(*patterns, url=redis.url, namespace=NAMESPACE)
+    with closing(Publisher(redis.url, timeout_s=1.0)) as publisher, ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(publish, publisher), pool.submit(crash)]
+        while not all(end.done() for end in ends):
+            bus.wait_for_fences(1)
+        for end in ends:
+            end.result()
+    head = int(redis.call("HGET", f"hg:{{{NAMESPACE}}}:head", "offset"))
+    bus.wait_for(lambda: bus.bus.reached == head and bus.bus.up, "the head of the log")
+    bus.wait_for_fences(2)
+    log = log_of(redis)
 
     assert len(receipts) == len(set(receipts)), "two receipts for one position"
-    account = Account(told)
+    account = Account(bus.told)
     # Only the account has the events that were trimmed since.
     assert {offset: data for offset, data in account.line.items() if offset in log} == log
     assert max(account.line) == head

@@ -45,13 +45,6 @@ class Receiver(Consumer):
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A private Redis."""
-    with RedisProcess(tmp_path / "redis") as process:
-        yield process
-
-
-@pytest.fixture
 def start_runner(redis: RedisProcess) -> Iterator[Callable[[type[Receiver]], Runner]]:
     """Start the consumer; it is stopped with the test."""
     started: list[Runner] = []

@@ -88,11 +88,11 @@ class Teller:
 
 
 class BusHere(Teller):
-    """A listener of the namespace `n`, started, and its namespace."""
+    """A listener of a namespace, started, and its namespace."""
 
-    def __init__(self, redis_url: str, patterns: Sequence[str], settings: Settings) -> None:
+    def __init__(self, redis_url: str, patterns: Sequence[str], settings: Settings, namespace: str = NAMESPACE) -> None:
         super().__init__()
-        self.bus = Bus(NAMESPACE, redis_url, settings, self)
+        self.bus = Bus(namespace, redis_url, settings, self)
         for pattern in patterns:
             self.bus.acquire(pattern)
         self.bus.start()
@@ -199,8 +199,8 @@ def redis_bus(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[Start
     monkeypatch.setattr(feed, "LATE_FENCES", 1_000_000)
     started: list[BusHere] = []
 
-    def start(*patterns: str, url: str = redis_url, **settings: Any) -> BusHere:
-        bus = BusHere(url, patterns, Settings(**{"fence_interval_s": 0.1, **settings}))
+    def start(*patterns: str, url: str = redis_url, namespace: str = NAMESPACE, **settings: Any) -> BusHere:
+        bus = BusHere(url, patterns, Settings(**{"fence_interval_s": 0.1, **settings}), namespace)
         started.append(bus)
         bus.wait_for(lambda: bus.bus.up, "the bus to be up")
         bus.told.clear()

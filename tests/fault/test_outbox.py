@@ -99,6 +99,12 @@ class Shop:
         return subprocess.Popen([sys.executable, "-m", module, *words], cwd=ROOT, env=environment)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine has the time for a whole trace."""
+    monkeypatch.setattr("headgate.diagnosis.tracing.DEADLINE_S", WAIT_S)
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     with RedisProcess(tmp_path / "redis") as redis:
@@ -142,12 +148,12 @@ def test_every_committed_row_is_one_event_and_no_other_is_there(shop: Shop, load
     until(lambda: len(client.named("event")) >= len(log))
     client.close()
     for _, event_id, _ in log:
-        found = trace(redis, NAMESPACE, event_id, lambda: 0.0, lambda ended, _: ended.wait(WAIT_S))
+        found = trace(redis, NAMESPACE, event_id)
         assert (found.id, found.unknown) == (event_id, [])
         assert found.gateways or found.notes[0].startswith(("Not sampled", "No gateway has counted")), found
     newest = max(int(event_id.removeprefix("outbox-")) for event_id in rows)
     with pytest.raises(NoSuchEvent, match="no event"):
-        trace(redis, NAMESPACE, f"outbox-{newest + 1}", lambda: 0.0, lambda ended, _: ended.wait(WAIT_S))
+        trace(redis, NAMESPACE, f"outbox-{newest + 1}")
     redis.close()
     kills = f"kills: {2 * len(STEPS)} of the application, {len(STEPS)} of the relay, {len(STEPS)} of Redis"
     print(f"{shop.made} transactions, {len(committed)} committed, {len(log)} in the log; {kills}")

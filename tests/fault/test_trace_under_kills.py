@@ -131,7 +131,7 @@ class Stage:
 
     def trace(self, offset: int) -> Trace:
         """Return the trace of an event; a slow machine is waited for."""
-        found = trace(self.client, NAMESPACE, str(offset), lambda: 0.0, lambda ended, _: ended.wait(WAIT_S))
+        found = trace(self.client, NAMESPACE, str(offset))
         assert found.unknown == []
         return found
 
@@ -142,6 +142,12 @@ class Stage:
         self.instances.close()
         self.publisher.close()
         self.client.close()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine has the time for a whole trace."""
+    monkeypatch.setattr("headgate.diagnosis.tracing.DEADLINE_S", WAIT_S)
 
 
 @pytest.fixture

@@ -1,18 +1,14 @@
 """The history of one event in the log, at each gateway, in its user's browsers, and at each consumer.
 
 In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads existing data (the log, consumers' groups
-and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded. A thread does the
-work, and the caller waits at most DEADLINE_S, even if Redis answers slowly. The trace lists the parts still missing in
-`unknown`.
+and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded. The caller waits at
+most DEADLINE_S, even if Redis answers slowly. The trace lists the parts still missing in `unknown`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
-from threading import Event as Flag
-from threading import Thread
 from time import monotonic
 from typing import Any
 
@@ -29,7 +25,8 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRe
 from headgate.events.sender import operators_name
 from headgate.events.topic import user_of
 from headgate.events.traceparent import read_traceparent
-from headgate.redis.client import Client, call, deliveries
+from headgate.redis.budget import Budget
+from headgate.redis.client import Client, call, deliveries, place_of
 from headgate.redis.event_ids import IdSearch, is_offset
 from headgate.redis.inbox import read_user_facts
 from headgate.redis.keys import group_in_log, group_key, log_key
@@ -122,15 +119,13 @@ def trace(
     namespace: str,
     wanted: str,
     now_s: Callable[[], float] = monotonic,
-    wait: Callable[[Flag, float], object] = Flag.wait,
     charge: Callable[[int], None] = lambda looked: None,
 ) -> Trace:
     """Return all known facts about the event with this id, or at this offset. Waits for Redis, at most DEADLINE_S.
 
     Args:
-        client: for this trace alone. Close it afterwards, which ends a command that Redis has not answered.
+        client: for this trace alone, so that it waits for no connection.
         namespace, wanted: of which log; an id, or an offset.
-        wait: waits for a flag, at most so many seconds.
         charge: called now and then with the work since the last call, in events read. Asking a page counts as one.
 
     Raises:
@@ -138,60 +133,26 @@ def trace(
         InvalidRequest: it is not among the newest MAX_EVENTS, and the log holds more.
         BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the event was not found in time.
     """
-    search = _Search(client, namespace, wanted, now_s, charge)
-    Thread(target=search.run, name="trace", daemon=True).start()
-    wait(search.ended, DEADLINE_S)
-    return search.answer()
+    search = _Search(client, namespace, now_s, charge)
+    with Budget(place_of(client, log_key(namespace)), DEADLINE_S, is_patient=True):
+        try:
+            return search.trace(wanted)
+        except HeadgateError as error:  # raised outside, because a search that ends without the event is no silence of Redis
+            failed = error
+    raise failed
 
 
 class _Search:
-    """The search for one event. `run` searches in a separate thread. `answer` ends it and returns the results so far."""
+    """The search for one event, which ends at the deadline with the results so far."""
 
-    def __init__(
-        self, client: Client, namespace: str, wanted: str, now_s: Callable[[], float], charge: Callable[[int], None]
-    ) -> None:
-        self._client, self._namespace, self._wanted = client, namespace, wanted
-        self._now_s, self._charge = now_s, charge
+    def __init__(self, client: Client, namespace: str, now_s: Callable[[], float], charge: Callable[[int], None]) -> None:
+        self._client, self._namespace, self._now_s, self._charge = client, namespace, now_s, charge
         self._until_s = now_s() + DEADLINE_S
-        self._answered = False
-        self._step = "the head of the log"
-        self._error: Exception | None = None
-        self._trace: Trace | None = None
-        self.ended = Flag()
 
-    def run(self) -> None:
-        """Search until the end or the deadline."""
-        try:
-            self._read_event()
-        except Exception as error:  # noqa: BLE001 - the caller raises it
-            self._error = error
-        self.ended.set()
-
-    def answer(self) -> Trace:
-        """Return the results so far. Raises as `trace`."""
-        self._answered = True
-        if self._error is not None:
-            raise self._error
-        if self._trace is None:
-            raise BusUnavailable(f"Redis has not returned {self._step} within {DEADLINE_S} s")
-        trace = self._trace
-        if trace.unknown:
-            trace.notes.append(f"Redis was too slow, or refused: not known is {', '.join(trace.unknown)}.")
-        return trace
-
-    def _late(self) -> bool:
-        return self._answered or self._now_s() > self._until_s
-
-    def _late_after_step(self) -> bool:
-        """Charge one step of a scan of key names, tasks or dead letters; return whether it is late."""
-        self._charge(STEP_EVENTS)
-        return self._late()
-
-    def _read_event(self) -> None:
+    def trace(self, wanted: str) -> Trace:
         head = EventLog(self._namespace, self._client, 0).head("")
         lineage = head.lineage or Lineage(head.epoch, {}, {})
-        self._step = "the event"
-        offset, fields = _find(self._client, self._namespace, self._wanted, self._late, self._charge)
+        offset, fields = _find(self._client, self._namespace, wanted, self._late, self._charge)
         topic = fields.get(b"topic", b"").decode("ascii", "replace")
         time_ms = time_or_zero(fields.get(b"time", b""))
         event_id = fields.get(b"id", b"").decode("utf-8", "replace")
@@ -206,10 +167,9 @@ class _Search:
             HANDLED: lambda trace: self._ask_pages(trace, lineage.epoch),
         }
         trace.unknown = list(steps)
-        self._show(trace)
         for part, step in steps.items():
             if self._late():
-                return
+                break
             try:
                 step(trace)
             except _NotKnown:
@@ -218,13 +178,19 @@ class _Search:
                 trace.notes.append(f"{part}: {error}")
                 continue
             trace.unknown = [each for each in trace.unknown if each != part]
-            self._show(trace)
-
-    def _show(self, trace: Trace) -> None:
-        """Publish a copy of the current results for `answer`, as the search goes on."""
         if trace.shown is not None:
             trace.state = state_of(_facts(trace)).value
-        self._trace = deepcopy(trace)
+        if trace.unknown:
+            trace.notes.append(f"Redis was too slow, or refused: not known is {', '.join(trace.unknown)}.")
+        return trace
+
+    def _late(self) -> bool:
+        return self._now_s() > self._until_s
+
+    def _late_after_step(self) -> bool:
+        """Charge one step of a scan of key names, tasks or dead letters; return whether it is late."""
+        self._charge(STEP_EVENTS)
+        return self._late()
 
     def _ask_gateways(self, trace: Trace, lineage: Lineage) -> None:
         trace.gateways = _gateways(self._client, trace, lineage, self._late)
@@ -261,7 +227,6 @@ class _Search:
             raise _NotKnown
         parts = {name: f"consumer {name}" for name in names}
         trace.unknown = [each for each in trace.unknown if each != CONSUMERS] + list(parts.values())
-        self._show(trace)
         for name, part in parts.items():
             if self._late():
                 return
@@ -273,7 +238,6 @@ class _Search:
                 consumer.outcomes = read_outcomes(self._client, trace.namespace, name, user, trace.id)
             trace.consumers.append(consumer)
             trace.unknown.remove(part)
-            self._show(trace)
 
 
 _UNCOUNTED = (

@@ -1,9 +1,8 @@
 """A trace of one event, on answers of Redis that the test gives; tests/integration/cli/test_trace.py has a real one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -36,7 +35,6 @@ from headgate.redis.lineage import Head, read_lineage
 from headgate.redis.questions import AtBrowsers
 
 NOBODY = cast(Client, None)
-WAIT_S = 30.0
 TASK = Task("e2", 12, "users.ann.x", "id-12", 1700000000000, b"{}", attempt=3, reason="no answer")
 LINEAGE = read_lineage("e2", [("e1", 1, 0), ("e2", 11, 1)])
 
@@ -105,6 +103,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
     monkeypatch.setattr(module, "call", answers.call)
     monkeypatch.setattr(event_ids, "call", answers.call)
+    monkeypatch.setattr(module, "place_of", lambda *_: "nowhere")
     monkeypatch.setattr(module, "deliveries", lambda *_: answers.deliveries)
     monkeypatch.setattr(module, "read_user_facts", lambda *_: answers.facts)
     monkeypatch.setattr(module, "read_outcomes", lambda *_: list(answers.outcomes))
@@ -116,7 +115,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 def of(event: str = "id-12", now_s: Callable[[], float] = lambda: 0.0) -> Trace:
-    return trace(NOBODY, "n", event, now_s, lambda flag, _: flag.wait(WAIT_S))
+    return trace(NOBODY, "n", event, now_s)
 
 
 def test_an_event_among_many_that_no_gateway_has_counted_was_not_sampled(answers: Answers) -> None:
@@ -152,7 +151,7 @@ def test_a_trace_says_how_much_it_has_looked_at(answers: Answers) -> None:
     def traced(event: str) -> int:
         charged.clear()
         with suppress(NoSuchEvent):
-            trace(NOBODY, "n", event, lambda: 0.0, lambda flag, _: flag.wait(WAIT_S), charged.append)
+            trace(NOBODY, "n", event, lambda: 0.0, charged.append)
         return sum(charged)
 
     assert traced("none") == 2000
@@ -246,6 +245,7 @@ def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytes
     def refuses(*_: object) -> int:
         raise BusRefused("NOGROUP")
 
+    monkeypatch.setattr(module, "place_of", lambda *_: "nowhere")
     monkeypatch.setattr(module, "deliveries", refuses)
     assert at_mail().state == "done"
 
@@ -258,30 +258,6 @@ def test_dead_letters_are_looked_through_to_a_bound(answers: Answers) -> None:
     assert (found.consumers, found.unknown) == ([], ["consumer mail"])
     assert any("more dead letters" in note for note in found.notes)
     assert found.notes[-1].endswith("not known is consumer mail.")
-
-
-class Stall:
-    """Makes Redis answer nothing from a command on, until the test ends."""
-
-    def __init__(self) -> None:
-        self.begun, self.over = Event(), Event()
-
-    def __call__(self, *_: object) -> None:
-        self.begun.set()
-        self.over.wait(WAIT_S)
-        raise BusUnavailable("gone")
-
-    def wait(self, flag: Event, seconds: float) -> None:
-        """Wait for the deadline, which comes while Redis does not answer."""
-        assert seconds == DEADLINE_S
-        assert self.begun.wait(WAIT_S)
-
-
-@pytest.fixture
-def stall() -> Iterator[Stall]:
-    stall = Stall()
-    yield stall
-    stall.over.set()
 
 
 MAIL = "consumer mail"
@@ -299,24 +275,21 @@ MAIL = "consumer mail"
     ],
 )
 def test_what_a_stalled_redis_does_not_tell_by_the_deadline_is_named(
-    answers: Answers, stall: Stall, monkeypatch: pytest.MonkeyPatch, step: str, unknown: list[str]
+    answers: Answers, monkeypatch: pytest.MonkeyPatch, step: str, unknown: list[str]
 ) -> None:
-    """The rest is there, and no command is waited for."""
+    """The rest is there, and nothing more is asked."""
+    clock = 0.0
+
+    def stall(*_: object) -> None:
+        nonlocal clock
+        clock = DEADLINE_S + 1
+        raise BusUnavailable("no answer")
+
     known = {"Known.names": "Groups.names", "Letters.page": "DeadLetters.page"}
     monkeypatch.setattr(f"headgate.diagnosis.tracing.{known.get(step, step)}", stall)
-    found = trace(NOBODY, "n", "id-12", lambda: 0.0, stall.wait)
+    found = of(now_s=lambda: clock)
     assert (found.offset, found.unknown) == (12, unknown)
     assert f"not known is {', '.join(unknown)}" in found.notes[-1]
-
-
-@pytest.mark.parametrize(("step", "named"), [("EventLog.head", "the head of the log"), ("event_ids.call", "the event")])
-def test_a_redis_that_tells_not_even_the_event_by_the_deadline_is_out_of_reach(
-    answers: Answers, stall: Stall, monkeypatch: pytest.MonkeyPatch, step: str, named: str
-) -> None:
-    """The error says how far the trace came."""
-    monkeypatch.setattr(f"headgate.{'redis' if step.startswith('event_ids') else 'diagnosis.tracing'}.{step}", stall)
-    with pytest.raises(BusUnavailable, match=f"has not returned {named}"):
-        trace(NOBODY, "n", "id-12", lambda: 0.0, stall.wait)
 
 
 def test_a_trace_ends_at_its_deadline_between_two_commands(answers: Answers) -> None:

@@ -21,12 +21,13 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.event_ids import SentEvents
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
-from .receipts import Batch, Digest, Receipts
+from .receipts import FileFault, Receipts, digested
 
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 # The most faults to list. Others are only counted.
 MAX_LISTED = 100
+AGAIN = "continue with the same command"
 _TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -53,22 +54,6 @@ class Fault(msgspec.Struct):
 
     line: int
     reason: str
-
-
-class OutcomeUnknown(Exception):
-    """An earlier run was interrupted, and the log no longer shows whether it has the lines of one of its batches."""
-
-    def __init__(self, batch: Batch) -> None:
-        super().__init__(f"lines {batch.first} to {batch.last} were sent, and whether they are in the log is not known any more")
-        self.first, self.after = batch.first, batch.last + 1
-
-
-class Interrupted(Exception):
-    """Redis did not answer, so it is unknown whether the lines from `line` on were published."""
-
-    def __init__(self, line: int, error: HeadgateError) -> None:
-        super().__init__(error.message)
-        self.line, self.error = line, error
 
 
 class Outcome(msgspec.Struct):
@@ -140,8 +125,8 @@ class Bulk:
     def settle(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Find out which lines of unanswered batches of an earlier run are in the log. Waits for Redis.
 
-        A batch counts as absent if the caller wants to publish from its first line on. Raises OutcomeUnknown if the log no
-        longer shows it, and ReceiptsFault if the result cannot be stored.
+        A batch counts as absent if the caller wants to publish from its first line on. Raises FileFault if the log no longer
+        shows it, or if the result cannot be stored.
         """
         if self._receipts is None:
             return
@@ -157,17 +142,21 @@ class Bulk:
                 ]
                 positions = log.find([(str(each.command[_TOPIC]), each.id) for _, each in sent], batch.before)
                 if positions is None:
-                    raise OutcomeUnknown(batch)
+                    sent_lines = f"lines {batch.first} to {batch.last} were sent"
+                    once_more = f"--from-line {batch.first} publishes them, perhaps once more"
+                    raise FileFault(
+                        f"{sent_lines}, and whether they are in the log is not known any more",
+                        f"{once_more}; --from-line {batch.last + 1} leaves them out",
+                    )
                 receipts.settle(batch, [(number, *at) for (number, _), at in zip(sent, positions, strict=True) if at])
 
     def publish(self, lines: Iterable[bytes], progress: Callable[[int], None] = lambda line: None) -> Outcome:
         """Publish the good lines that are not in the log; return the result for all. `progress` gets the last line of each batch.
 
-        Raises:
-            Interrupted: Redis did not answer, or refuses everything; earlier lines are published.
-            ReceiptsFault: receipts cannot be stored, so nothing more was sent.
+        Raises FileFault, with earlier lines published, if Redis did not answer or refuses everything, or if receipts cannot be
+        stored.
         """
-        outcome, digest = Outcome(), Digest()
+        outcome, digest, last = Outcome(), hashlib.sha256(), 0
         published = bytearray()
         if self._receipts is not None:
             receipts, log = self._receipts
@@ -182,15 +171,16 @@ class Bulk:
                     outcome.fault(number, prepared)
                 else:
                     if batch and (len(batch) >= MAX_BATCH_EVENTS or size + prepared.size_bytes > MAX_BATCH_BYTES):
-                        self._send(batch, digest, outcome)
-                        progress(digest.lines)
+                        self._send(batch, last, digest.hexdigest(), outcome)
+                        progress(last)
                         batch, size = [], 0
                     batch.append((number, prepared))
                     size += prepared.size_bytes
-            digest.add(line)
+            digest.update(digested(line))
+            last = number
         if batch:
-            self._send(batch, digest, outcome)
-        progress(digest.lines)
+            self._send(batch, last, digest.hexdigest(), outcome)
+        progress(last)
         if self._receipts is not None:
             self._receipts[0].finish()
         return outcome
@@ -216,18 +206,19 @@ class Bulk:
                 reason = reason[: place.start()] + (f" in {place[1]}" if place[1] else "")
             return f'expected {{"topic", "data", "id"?}} as JSON: {reason}'
 
-    def _send(self, batch: list[tuple[int, Prepared]], digest: Digest, outcome: Outcome) -> None:
-        """Send a batch and store its receipts. `digest` covers all lines up to its last."""
+    def _send(self, batch: list[tuple[int, Prepared]], last: int, sha256: str, outcome: Outcome) -> None:
+        """Send a batch and store its receipts. `sha256` covers all lines up to `last`."""
         first = batch[0][0]
         try:
             if self._receipts is None:
                 self._take(batch, outcome)
             else:
                 receipts, log = self._receipts
-                sent = receipts.send(first, digest.lines, digest.text(), log.standing())
+                sent = receipts.send(first, last, sha256, log.standing())
                 receipts.settle(sent, self._take(batch, outcome))
-        except BusUnavailable as error:
-            raise Interrupted(first, error) from error
+        except BusUnavailable as error:  # so it is unknown whether these lines were published
+            again = f"continue with --from-line {first}" if self._receipts is None else AGAIN
+            raise FileFault(f"line {first} and later: {error.message}", f"every line before is in the log; {again}") from error
 
     def _take(self, batch: list[tuple[int, Prepared]], outcome: Outcome) -> list[tuple[int, str, int]]:
         """Publish a batch; return the line, epoch and offset of each event in the log."""

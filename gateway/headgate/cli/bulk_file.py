@@ -60,10 +60,8 @@ def publish_file(
 
     `receipts` is the path of the file of receipts. With None it is next to the file, and there is none for standard input.
     """
-    from .bulk import Bulk, Interrupted, OutcomeUnknown
-    from .receipts import ReceiptsFault
+    from .bulk import AGAIN, Bulk
 
-    again = "continue with the same command"
     with _opened(path) as file, _receipts(path, receipts, new_ids) as kept:
         run = kept.run if kept is not None else token_hex(8) if new_ids else ""
         name = "" if kept is None else kept.file
@@ -89,21 +87,9 @@ def publish_file(
             size, at_terminal = file.seek(0, io.SEEK_END), sys.stderr.isatty()
             with click.progressbar(length=size, label="publishing", file=sys.stderr, hidden=not at_terminal) as bar:
                 outcome = bulk.publish(lines(), lambda _: bar.update(file.tell() - bar.pos))
-        except ReceiptsFault as error:
-            fail(str(error))
-        except OutcomeUnknown as error:
-            fail(
-                str(error),
-                f"--from-line {error.first} publishes them, perhaps once more; --from-line {error.after} leaves them out",
-            )
-        except Interrupted as error:
-            fail(
-                f"line {error.line} and later: {error.error.message}",
-                f"every line before is in the log; {again if kept is not None else f'continue with --from-line {error.line}'}",
-            )
         except KeyboardInterrupt:
             if kept is not None:
-                echo(f"headgate: interrupted; {again}", err=True)
+                echo(f"headgate: interrupted; {AGAIN}", err=True)
             raise
     _print_outcome(outcome)
     if bulk.elsewhere:
@@ -116,16 +102,12 @@ def publish_file(
 
 @contextmanager
 def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receipts | None]:
-    from .receipts import Receipts, ReceiptsFault
+    from .receipts import Receipts
 
     if receipts is None and not os.path.isfile(path):  # standard input, or a pipe
         yield None
         return
-    try:
-        kept = Receipts(receipts or f"{path}.receipts", new_ids=new_ids)
-    except ReceiptsFault as error:
-        fail(str(error))
-    with kept:
+    with Receipts(receipts or f"{path}.receipts", new_ids=new_ids) as kept:
         yield kept
 
 

@@ -22,6 +22,7 @@ from typing import Annotated
 
 import msgspec
 
+from headgate.errors import HeadgateError
 from headgate.redis.event_ids import Standing
 from headgate.redis.lineage import Lineage
 
@@ -29,8 +30,15 @@ from headgate.redis.lineage import Lineage
 MAX_LINES = 2**30
 
 
-class ReceiptsFault(Exception):
-    """The file of receipts cannot be used or belongs to another file. The text gives the reason."""
+class FileFault(HeadgateError):
+    """A file cannot be published, or no further. A note has the next step, if there is one."""
+
+    code = "failed"
+
+    def __init__(self, message: str, next_step: str | None = None) -> None:
+        super().__init__(message)
+        if next_step is not None:
+            self.add_note(next_step)
 
 
 _Line = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)]
@@ -69,25 +77,15 @@ class _Done(msgspec.Struct, tag="done", tag_field="step"):
 _decode = msgspec.json.Decoder(_Begun | Batch | _Sent | _Done).decode
 
 
-class Digest:
-    """The SHA-256 of lines without surrounding white space, so a line end at the end of the file changes nothing."""
-
-    def __init__(self) -> None:
-        self._sha256 = hashlib.sha256()
-        self.lines = 0
-
-    def add(self, line: bytes) -> None:
-        self.lines += 1
-        self._sha256.update(line.strip() + b"\n")
-
-    def text(self) -> str:
-        return self._sha256.hexdigest()
+def digested(line: bytes) -> bytes:
+    """Return a line for a digest, without surrounding white space, so a line end at the end of the file changes nothing."""
+    return line.strip() + b"\n"
 
 
 class Receipts:
     """See the module. Locked while it is open.
 
-    Raises ReceiptsFault if the file cannot be opened or locked, or is of another kind.
+    Raises FileFault if the file cannot be opened or locked, or is of another kind.
 
     Args:
         path: of the file, created if missing.
@@ -103,26 +101,23 @@ class Receipts:
         self._is_done = False
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+            try:
+                self._begin(new_ids)
+            except BaseException:
+                self.close()
+                raise
         except OSError as error:
-            raise ReceiptsFault(f"{path}: {error.strerror}; --receipts puts the receipts elsewhere") from error
-        try:
-            self._begin(new_ids)
-        except OSError as error:
-            self.close()
-            raise ReceiptsFault(f"{path}: {_reason(error)}; --receipts puts the receipts elsewhere") from error
-        except ReceiptsFault:
-            self.close()
-            raise
+            raise FileFault(f"{path}: {_reason(error)}; --receipts puts the receipts elsewhere") from error
 
     def check_unchanged(self, lines: Iterable[bytes]) -> None:
-        """Raise ReceiptsFault unless the file still begins with the sent lines."""
+        """Raise FileFault unless the file still begins with the sent lines."""
         if self._furthest is None:
             return
-        digest, last = Digest(), self._furthest.last
+        digest, last = hashlib.sha256(), self._furthest.last
         for line in islice(lines, last):
-            digest.add(line)
-        if digest.text() != self._furthest.sha256:
-            raise ReceiptsFault(
+            digest.update(digested(line))
+        if digest.hexdigest() != self._furthest.sha256:
+            raise FileFault(
                 f"the file has changed since its lines 1 to {last} were published ({self.path}): nothing more was published."
                 " Give new events a file of their own, or remove the receipts to publish all lines"
             )
@@ -154,17 +149,17 @@ class Receipts:
         ]  # fmt: skip
 
     def send(self, first: int, last: int, sha256: str, before: Standing) -> Batch:
-        """Record on disk that a batch is about to be sent, and return it. After ReceiptsFault, do not send it."""
+        """Record on disk that a batch is about to be sent, and return it. After FileFault, do not send it."""
         batch = Batch(self._batches, first, last, sha256, before)
         self._append(batch)
         try:
             os.fsync(self._file)
         except OSError as error:
-            raise ReceiptsFault(f"{self.path}: {_reason(error)}") from error
+            raise FileFault(f"{self.path}: {_reason(error)}") from error
         return batch
 
     def settle(self, batch: Batch, positions: Iterable[tuple[int, str, int]]) -> None:
-        """Record the line, epoch and offset of each event of a batch in the log. Raises ReceiptsFault."""
+        """Record the line, epoch and offset of each event of a batch in the log. Raises FileFault."""
         runs: list[_Run] = []
         for line, epoch, offset in positions:
             if runs and (line - runs[-1][0], epoch, offset - runs[-1][3]) == (runs[-1][1], runs[-1][2], runs[-1][1]):
@@ -174,7 +169,7 @@ class Receipts:
         self._append(_Sent(batch.number, runs))
 
     def finish(self) -> None:
-        """Record that the last line was reached. Raises ReceiptsFault."""
+        """Record that the last line was reached. Raises FileFault."""
         self._append(_Done())
 
     def close(self) -> None:
@@ -191,11 +186,11 @@ class Receipts:
 
     def _begin(self, new_ids: bool) -> None:
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise ReceiptsFault(f"{self.path} is no regular file; --receipts names another")
+            raise FileFault(f"{self.path} is no regular file; --receipts names another")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ReceiptsFault(f"{self.path}: another headgate publish is at work on this file") from error
+            raise FileFault(f"{self.path}: another headgate publish is at work on this file") from error
         with open(self._file, "rb", closefd=False) as file:
             whole = 0
             for line in file:
@@ -205,7 +200,7 @@ class Receipts:
                 try:
                     self._take(_decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise ReceiptsFault(
+                    raise FileFault(
                         f"{self.path} is no file of receipts, and stays as it is; --receipts names another"
                     ) from error
         os.ftruncate(self._file, whole)
@@ -220,7 +215,7 @@ class Receipts:
             if os.write(self._file, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise ReceiptsFault(f"{self.path}: {_reason(error)}") from error
+            raise FileFault(f"{self.path}: {_reason(error)}") from error
         self._take(step)
 
     def _take(self, step: _Begun | Batch | _Sent | _Done) -> None:

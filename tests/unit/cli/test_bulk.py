@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import bulk_file
-from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, Fault, Interrupted
-from headgate.cli.receipts import Receipts
+from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, Fault
+from headgate.cli.receipts import FileFault, Receipts
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
@@ -119,11 +119,11 @@ def test_what_redis_refuses_is_named_by_its_line_and_the_others_are_published(pu
 def test_without_redis_it_says_from_which_line_on_to_go_on(publisher: Recording) -> None:
     """And goes on there."""
     publisher.fails_at = 2
-    with pytest.raises(Interrupted) as raised:
+    with pytest.raises(FileFault, match=f"line {MAX_BATCH_EVENTS + 1} and later: the bus is unavailable: gone") as raised:
         Bulk(publisher).publish(lines(MAX_BATCH_EVENTS + 10))
-    assert raised.value.line == MAX_BATCH_EVENTS + 1
+    assert raised.value.lines()[1].endswith(f"continue with --from-line {MAX_BATCH_EVENTS + 1}")
     publisher.fails_at = 0
-    outcome = Bulk(publisher, from_line=raised.value.line).publish(lines(MAX_BATCH_EVENTS + 10))
+    outcome = Bulk(publisher, from_line=MAX_BATCH_EVENTS + 1).publish(lines(MAX_BATCH_EVENTS + 10))
     assert (outcome.published, outcome.duplicates) == (10, 0)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
@@ -20,33 +20,21 @@ from headgate.events.topic import MAX_USER_BYTES, NAMESPACE, check_topic, check_
 from headgate.redis.keys import DEFAULT_REVOKED_S
 from headgate.services import clients as all_clients
 
-from .operation import Call, Cost, EventId, NoQuery, Pattern, Topic, given, operation
+from .operation import Call, Cost, EventId, Pattern, Topic, operation
 from .problems import BodyFault, not_found
 
 # The part of the grammar of names that a regular expression can express.
 User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
-Reason = Annotated[str, Meta(min_length=1, max_length=all_clients.MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
+Reason = Annotated[
+    str,
+    Meta(min_length=1, max_length=all_clients.MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$"),
+    Meta(description="Text for the client and the audit log."),
+]
 Place = Annotated[str, Meta(min_length=1)]
 Namespace = Annotated[str, Meta(pattern=f"^{NAMESPACE}$")]
 Patterns = Annotated[list[Pattern], Meta(max_length=MAX_PATTERNS)]
 SortName = Literal["trouble", "queue", "newest", "user"]
 BY_AN_OPERATOR = "disconnected by an operator"
-
-
-class ClientsOf(msgspec.Struct, forbid_unknown_fields=True):
-    """The selected page of clients."""
-
-    namespace: Annotated[Namespace | UnsetType, Meta(description="Clients in this namespace only.")] = UNSET
-    user: Annotated[User | UnsetType, Meta(description="Clients of this user only.")] = UNSET
-    sort: Annotated[SortName, Meta(description="The order; `trouble` puts clients with problems first.")] = "trouble"
-    limit: Annotated[int, Meta(ge=1, le=all_clients.MAX_PAGE_CLIENTS, description="Clients at most.")] = 100
-    after: Annotated[Place | UnsetType, Meta(description="`after` of the previous page, with the same `sort`.")] = UNSET
-
-
-class WithReason(NoQuery, forbid_unknown_fields=True):
-    """A reason."""
-
-    reason: Annotated[Reason, Meta(description="Text for the client and the audit log.")] = BY_AN_OPERATOR
 
 
 class ToSend(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,19 +65,25 @@ class Regrant(msgspec.Struct, forbid_unknown_fields=True):
     for_s: Annotated[int, Meta(ge=1, le=MAX_REGRANTED_S)] = DEFAULT_REGRANTED_S
 
 
-@operation("GET /clients", "clients", query=ClientsOf, cost=Cost.CLIENTS)
-def list_clients(call: Call) -> all_clients.ClientsPage:
+@operation("GET /clients", "clients", cost=Cost.CLIENTS)
+def list_clients(
+    call: Call,
+    *,
+    namespace: Annotated[Namespace | None, Meta(description="Clients in this namespace only.")] = None,
+    user: Annotated[User | None, Meta(description="Clients of this user only.")] = None,
+    sort: Annotated[SortName, Meta(description="The order; `trouble` puts clients with problems first.")] = "trouble",
+    limit: Annotated[int, Meta(ge=1, le=all_clients.MAX_PAGE_CLIENTS, description="Clients at most.")] = 100,
+    after: Annotated[Place | None, Meta(description="`after` of the previous page, with the same `sort`.")] = None,
+) -> all_clients.ClientsPage:
     """List the clients of all gateways.
 
     Clients come and go between two pages, so a page may miss one or repeat one. Ask again with `after` until it is null.
     """
-    asked = call.query
-    namespace, user = given(asked.namespace), given(asked.user)
     if namespace is not None:
         call.need_namespaces([namespace])
     if user is not None and not _may_be_user(user):
         return all_clients.ClientsPage((), 0, None, ())
-    page = call.clients.page(namespace, user, all_clients.Sort(asked.sort), asked.limit, given(asked.after), within=call.reach)
+    page = call.clients.page(namespace, user, all_clients.Sort(sort), limit, after, within=call.reach)
     call.charge(page.total)
     return page
 
@@ -103,15 +97,15 @@ def get_client(call: Call) -> all_clients.ConnectedClient:
     return _client(call)
 
 
-@operation("DELETE /clients/{session}", "clients:write", query=WithReason, problems=(404,))
-def disconnect_client(call: Call) -> all_clients.Reached:
+@operation("DELETE /clients/{session}", "clients:write", problems=(404,))
+def disconnect_client(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_clients.Reached:
     """Disconnect a client.
 
     Its connection ends, also for other namespaces that share it. It may reconnect at once. To keep its user out, revoke the
     user.
     """
     session = _session(call)
-    reached = call.clients.disconnect(session=session, reason=call.query.reason, by=_by(call), within=call.reach)
+    reached = call.clients.disconnect(session=session, reason=reason, by=_by(call), within=call.reach)
     if not reached.count and not reached.silent:
         raise not_found("session", session)
     return reached
@@ -138,10 +132,10 @@ def send_to_client(call: Call) -> Sent:
     return Sent(taken)
 
 
-@operation("DELETE /users/{user}/clients", "clients:write", query=WithReason, problems=(404,), cost=Cost.CLIENTS)
-def disconnect_user(call: Call) -> all_clients.Reached:
+@operation("DELETE /users/{user}/clients", "clients:write", problems=(404,), cost=Cost.CLIENTS)
+def disconnect_user(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_clients.Reached:
     """Disconnect all clients of a user."""
-    reached = call.clients.disconnect(user=_user(call), reason=call.query.reason, by=_by(call), within=call.reach)
+    reached = call.clients.disconnect(user=_user(call), reason=reason, by=_by(call), within=call.reach)
     call.charge(reached.count)
     return reached
 

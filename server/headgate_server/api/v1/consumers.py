@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
@@ -17,7 +17,7 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
-from .operation import Call, Cost, InNamespace, given, operation
+from .operation import Call, Cost, InNamespace, operation
 from .problems import HttpRefusal, not_found
 
 _LETTERS = "/consumers/{name}/dead-letters"
@@ -64,13 +64,6 @@ class Letters(msgspec.Struct):
     count: int
     letters: list[Letter]
     next: str | None
-
-
-class LettersOf(InNamespace, forbid_unknown_fields=True):
-    """The selected page of letters."""
-
-    after: Annotated[LetterId | UnsetType, Meta(description="Letters after this one.")] = UNSET
-    limit: Annotated[int, Meta(ge=1, le=PAGE_LETTERS, description="Letters at most.")] = 20
 
 
 class LettersNamed(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,14 +118,19 @@ def remove_consumer(call_: Call) -> Removed:
     return Removed(waiting, dead)
 
 
-@operation(f"GET {_LETTERS}", "consumers", query=LettersOf, problems=(404,), cost=Cost.ENTRIES)
-def list_dead_letters(call_: Call) -> Letters:
+@operation(f"GET {_LETTERS}", "consumers", query=InNamespace, problems=(404,), cost=Cost.ENTRIES)
+def list_dead_letters(
+    call_: Call,
+    *,
+    after: Annotated[LetterId | None, Meta(description="Letters after this one.")] = None,
+    limit: Annotated[int, Meta(ge=1, le=PAGE_LETTERS, description="Letters at most.")] = 20,
+) -> Letters:
     """List the dead letters of a consumer."""
-    of, asked = _letters_of(call_), call_.query
-    page = of.page(given(asked.after), asked.limit)
+    of = _letters_of(call_)
+    page = of.page(after, limit)
     # A KiB of data counts as an entry, because a page may have a hundred of the largest events.
     call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
-    is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
+    is_more = len(page) == limit and bool(of.page(page[-1].id, 1))
     return Letters(of.count(), [each.shown() for each in page], page[-1].id if is_more else None)
 
 

@@ -33,7 +33,7 @@ from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 
 from . import problems
-from .operation import Call, Operation, Who
+from .operation import Call, InNamespace, Operation, Who
 from .problems import as_response, encoded_answer
 from .rights import may, may_some, reach
 from .services import Services
@@ -141,7 +141,7 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
     assert operation.answer is not None
     try:
         with services.searches.lend(account) if operation.searches else nullcontext():
-            value, status = operation.answer(call), operation.status
+            value, status = operation.answer(call, **_parameters(query)), operation.status
     finally:
         # One read is already paid for; the rest is charged now.
         if looked_at and (owed := -(-looked_at // operation.cost.units) - 1):
@@ -151,6 +151,14 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
     if status == 204:
         return _empty({})
     return as_response(encoded_answer(status, _encode(value) + b"\n"))
+
+
+def _parameters(query: msgspec.Struct) -> dict[str, Any]:
+    """Return the parameters for an operation, None for a missing one. The namespace of most is in the call."""
+    given = {name: getattr(query, name) for name in query.__struct_fields__}
+    if isinstance(query, InNamespace):
+        del given["namespace"]
+    return {name: None if value is msgspec.UNSET else value for name, value in given.items()}
 
 
 def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.events.topic import check_user, inbox_topic
@@ -18,26 +18,12 @@ from headgate.events.wire.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, 
 from headgate.redis import inbox
 from headgate.redis.inbox import MAX_CHANGED, InboxPage
 
-from .operation import Call, InNamespace, Who, given, operation
+from .operation import Call, InNamespace, Who, operation
 from .publishing import ReceiptShown
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Channel = Literal["page", "push", "mail"]
 ItemId = Annotated[str, Meta(min_length=3, max_length=400)]
-
-
-class PartOf(InNamespace, forbid_unknown_fields=True):
-    """The inbox, and the selected page of it."""
-
-    user: Annotated[Name | UnsetType, Meta(description="The user of the inbox. The caller by default.")] = UNSET
-    before: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_INBOX_ITEMS, description="Items at most.")] = DEFAULT_INBOX_ITEMS
-    archived: Annotated[bool, Meta(description="Archived items too.")] = False
-    # A page before the first event has an empty epoch.
-    epoch: (
-        Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", description="With `offset`, what the page must include.")] | UnsetType
-    ) = UNSET
-    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | UnsetType = UNSET
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,21 +45,31 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
 _FIELDS = {"read_all": ((), ("up_to", "epoch")), "mute": (("pattern", "channels"), ()), "unmute": (("pattern",), ())}
 
 
-@operation("GET /inbox", Who.ANY_CALLER, query=PartOf)
-def read_inbox(call: Call) -> InboxPage:
+# A page before the first event has an empty epoch.
+EpochOfPage = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", description="With `offset`, what the page must include.")]
+
+
+@operation("GET /inbox", Who.ANY_CALLER, query=InNamespace)
+def read_inbox(
+    call: Call,
+    *,
+    user: Annotated[Name | None, Meta(description="The user of the inbox. The caller by default.")] = None,
+    before: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | None = None,
+    limit: Annotated[int, Meta(ge=1, le=MAX_INBOX_ITEMS, description="Items at most.")] = DEFAULT_INBOX_ITEMS,
+    archived: Annotated[bool, Meta(description="Archived items too.")] = False,
+    epoch: EpochOfPage | None = None,
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None,
+) -> InboxPage:
     """Read a part of a user's inbox.
 
     A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`. With the `epoch` and
     `offset` of the newest receipt, event or page that you have, the page is not older, even during a failover.
     """
-    asked = call.query
-    user = _user(call, given(asked.user), "inbox")
-    epoch, offset = given(asked.epoch), given(asked.offset)
+    owner = _user(call, user, "inbox")
     if (epoch is None) != (offset is None):
         raise InvalidRequest("epoch, offset: expected both or neither")
     had = (epoch, offset) if epoch and offset is not None else None
-    before, limit = given(asked.before), asked.limit
-    read = partial(inbox.read_inbox, call.redis, call.namespace, user, before, limit, archived=asked.archived)
+    read = partial(inbox.read_inbox, call.redis, call.namespace, owner, before, limit, archived=archived)
     return call.services.gate.current_inbox(read, had, call.namespace)
 
 

@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, TypeVar, get_type_hints
+from functools import reduce
+from inspect import signature
+from operator import or_
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -41,8 +44,6 @@ EventId = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_ID_LENGTH, "pa
 Scope = Annotated[
     str, Meta(max_length=MAX_SCOPE, extra_json_schema={"pattern": f"^(({'|'.join(WITH_PATTERN)}):{_PATTERN}|{'|'.join(PLAIN)})$"})
 ]
-
-T = TypeVar("T")
 
 
 class Who(Enum):
@@ -82,7 +83,7 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InNamespace(msgspec.Struct, forbid_unknown_fields=True):
-    """The parameter of most operations. A missing one is UNSET, because a query has no null."""
+    """The parameter of most operations."""
 
     namespace: str | msgspec.UnsetType = msgspec.UNSET
 
@@ -137,7 +138,8 @@ class Operation:
         query, body, returns: the types; None without a body.
         status: of a successful answer. `also` has other statuses that are not refusals, with their types.
         problems: statuses in addition to those of every operation.
-        answer: returns the value, or the value and a status from `also`; None if the operation answers itself (publishing.py).
+        answer: returns the value, or the value and a status from `also`, for a call and the parameters of its query; None if
+            the operation answers itself (publishing.py).
         fields: the header fields with an event id that it reads, with the description and the greatest length of each.
         cost: the growth of its work, and its charge.
         searches: it may read much of the log, so each caller has at most one running (shares.py).
@@ -149,7 +151,7 @@ class Operation:
     summary: str
     scope: str | Who
     returns: Any
-    answer: Callable[[Call], Any] | None
+    answer: Callable[..., Any] | None
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
     status: int = 200
@@ -175,24 +177,45 @@ class Operation:
         return self.path.split("/")[1]
 
 
-def operation(request: str, scope: str | Who, **row: Any) -> Callable[[Callable[[Call], Any]], Operation]:
+def operation(request: str, scope: str | Who, **row: Any) -> Callable[[Callable[..., Any]], Operation]:
     """Make a function the `answer` of a row; a decorator. `request` is a method and a path.
 
-    The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring.
+    The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring. Its
+    keyword-only parameters are those of the query, in addition to those of the row's `query`. A missing one is None.
     """
     method, path = request.split()
 
-    def row_of(answer: Callable[[Call], Any]) -> Operation:
+    def row_of(answer: Callable[..., Any]) -> Operation:
         first, *others = answer.__name__.split("_")
         name = first + "".join(word.capitalize() for word in others)
         summary, _, about = (answer.__doc__ or "").partition("\n")
-        returns = row.pop("returns", None) or get_type_hints(answer)["return"]
+        hints = get_type_hints(answer, include_extras=True)
+        returns = row.pop("returns", None) or hints["return"]
         parts = (summary.removesuffix("."), scope, None if returns is type(None) else returns, answer)
-        return Operation(name, method, path, *parts, about=" ".join(about.split()), **row)
+        query = _query_of(answer, hints, row.pop("query", NoQuery))
+        return Operation(name, method, path, *parts, query=query, about=" ".join(about.split()), **row)
 
     return row_of
 
 
-def given(value: T | msgspec.UnsetType) -> T | None:
-    """Return a parameter; None if it is missing."""
-    return None if value is msgspec.UNSET else value
+def _query_of(answer: Callable[..., Any], hints: Mapping[str, Any], base: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """Return the type of a query with a function's keyword-only parameters."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for each in signature(answer).parameters.values():
+        if each.kind is each.KEYWORD_ONLY and each.default is each.empty:
+            fields.append((each.name, hints[each.name]))
+        elif each.kind is each.KEYWORD_ONLY:
+            fields.append((each.name, _not_null(hints[each.name]), msgspec.UNSET if each.default is None else each.default))
+    if not fields:
+        return base
+    options: dict[str, Any] = {"rename": {"from_": "from"}, "forbid_unknown_fields": True, "kw_only": True}
+    return msgspec.defstruct("Query", fields, bases=(base,), **options)
+
+
+def _not_null(kind: Any) -> Any:
+    """Return a type with UNSET in place of None, because a query has no null."""
+    if get_origin(kind) is Annotated:
+        inner, *meta = get_args(kind)
+        return Annotated[(_not_null(inner), *meta)]
+    options = get_args(kind)
+    return reduce(or_, (msgspec.UnsetType if each is type(None) else each for each in options)) if type(None) in options else kind

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from headgate.diagnosis.tracing import NoSuchEvent, Trace, trace
 from headgate.errors import Forbidden
@@ -21,7 +21,7 @@ from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
 from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-from .operation import Call, Cost, InNamespace, Pattern, Topic, Who, given, operation
+from .operation import Call, Cost, InNamespace, Pattern, Topic, Who, operation
 from .problems import not_found
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -43,19 +43,6 @@ class LoggedEvent(msgspec.Struct):
     offset: int
 
 
-class ReceiptOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
-    """A receipt."""
-
-    epoch: Annotated[Epoch, Meta(description="Its epoch.")]
-    offset: Annotated[Offset, Meta(description="Its offset.")]
-
-
-class EventOf(InNamespace, forbid_unknown_fields=True):
-    """The topic of an event given by its id."""
-
-    topic: Annotated[Topic | UnsetType, Meta(description="The topic of an event given by its id.")] = UNSET
-
-
 class FateShown(msgspec.Struct):
     """The state of an event, which is or was in the log, was lost by Redis, or belongs to another log."""
 
@@ -71,37 +58,36 @@ class LogPage(msgspec.Struct):
     next: int | None
 
 
-class PageOf(InNamespace, forbid_unknown_fields=True):
-    """The selected part of the log: from an offset, or from a time (`since`, milliseconds since 1970)."""
-
-    pattern: Annotated[Pattern, Meta(description="Events of these topics only.")] = "#"
-    from_: Annotated[Offset | UnsetType, Meta(description="First offset.")] = msgspec.field(name="from", default=UNSET)
-    to: Annotated[Offset | UnsetType, Meta(description="Last offset.")] = UNSET
-    since: Annotated[Time | UnsetType, Meta(description="First time (ms since 1970). With `from`, the later of the two.")] = UNSET
-
-
-@operation("GET /events", "read", query=PageOf, pattern="pattern", cost=Cost.EVENTS)
-def list_events(call: Call) -> LogPage:
+@operation("GET /events", "read", query=InNamespace, pattern="pattern", cost=Cost.EVENTS)
+def list_events(
+    call: Call,
+    *,
+    pattern: Annotated[Pattern, Meta(description="Events of these topics only.")] = "#",
+    from_: Annotated[Offset | None, Meta(description="First offset.")] = None,
+    to: Annotated[Offset | None, Meta(description="Last offset.")] = None,
+    since: Annotated[Time | None, Meta(description="First time (ms since 1970). With `from`, the later of the two.")] = None,
+) -> LogPage:
     """Read a page of the log.
 
     A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until it is null. Offsets that the
     log no longer holds are left out. If the `epoch` differs from the previous page's, the log may have lost its end or been
     replaced.
     """
-    asked = call.query
-    pattern, first, last = check_pattern(asked.pattern), given(asked.from_) or 1, given(asked.to)
-    if asked.since is not UNSET:
+    first = from_ or 1
+    if since is not None:
         call.charge(BISECTION_READS)
-        first = max(first, EventLog(call.namespace, call.redis).first_since(asked.since))
-    if last is not None and last < first:
+        first = max(first, EventLog(call.namespace, call.redis).first_since(since))
+    if to is not None and to < first:
         return LogPage(call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None)
     call.charge(PAGE_EVENTS)
-    epoch, events, next_ = call.services.gate.events(pattern, first, last, call.namespace)
+    epoch, events, next_ = call.services.gate.events(check_pattern(pattern), first, to, call.namespace)
     return LogPage(call.namespace, epoch, [_shown(event) for event in events], next_)
 
 
-@operation("GET /events/{event}", "read", query=EventOf, problems=(404,), cost=Cost.EVENTS, searches=True)
-def get_event(call: Call) -> LoggedEvent:
+@operation("GET /events/{event}", "read", query=InNamespace, problems=(404,), cost=Cost.EVENTS, searches=True)
+def get_event(
+    call: Call, *, topic: Annotated[Topic | None, Meta(description="The topic of an event given by its id.")] = None
+) -> LoggedEvent:
     """Read one event.
 
     `event` is an offset (only digits) or an id. An id is searched among the newest 20,000 events and 32 MiB. With `topic`, an
@@ -109,7 +95,7 @@ def get_event(call: Call) -> LoggedEvent:
     missing.
     """
     wanted = call.path["event"]
-    topic = None if call.query.topic is UNSET else check_topic(call.query.topic)
+    topic = None if topic is None else check_topic(topic)
     # The newest that the caller may read. Other callers learn neither its topic nor its existence.
     for event in find_events(call.redis, call.namespace, wanted, topic, call.identity.user, call.charge):
         try:
@@ -121,14 +107,18 @@ def get_event(call: Call) -> LoggedEvent:
     raise not_found("event", wanted)
 
 
-@operation("GET /receipts", Who.ANY_CALLER, query=ReceiptOf)
-def check_receipt(call: Call) -> FateShown:
+@operation("GET /receipts", Who.ANY_CALLER, query=InNamespace)
+def check_receipt(
+    call: Call,
+    *,
+    epoch: Annotated[Epoch, Meta(description="Its epoch.")],
+    offset: Annotated[Offset, Meta(description="Its offset.")],
+) -> FateShown:
     """Check whether a receipt still holds.
 
     After a failover of Redis, publish `rolled_back` events again, with their ids.
     """
-    receipt = Receipt(call.query.epoch, call.query.offset, False, "")
-    return FateShown(call.services.publisher.check(receipt, call.namespace).value)
+    return FateShown(call.services.publisher.check(Receipt(epoch, offset, False, ""), call.namespace).value)
 
 
 @operation("GET /events/{event}/trace", "trace", query=InNamespace, problems=(404,), cost=Cost.EVENTS, searches=True)
@@ -208,19 +198,16 @@ class Members(msgspec.Struct):
     next: str | None
 
 
-class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
-    """The topic, and the selected page of its members."""
-
-    topic: Annotated[Topic, Meta(description="The topic.")]
-    after: Annotated[Name | UnsetType, Meta(description="Members after this user.")] = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE
-
-
-@operation("GET /presence", "presence", query=MembersOf, pattern="topic", cost=Cost.MEMBERS)
-def list_members(call: Call) -> Members:
+@operation("GET /presence", "presence", query=InNamespace, pattern="topic", cost=Cost.MEMBERS)
+def list_members(
+    call: Call,
+    *,
+    topic: Annotated[Topic, Meta(description="The topic.")],
+    after: Annotated[Name | None, Meta(description="Members after this user.")] = None,
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE,
+) -> Members:
     """List the users in a topic."""
-    asked = call.query
-    page = call.services.gate.presence_page(check_topic(asked.topic), given(asked.after), asked.limit, call.namespace)
+    page = call.services.gate.presence_page(check_topic(topic), after, limit, call.namespace)
     shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in page.members]
     call.charge(max(page.count, PER_SHOWN * len(shown)))
-    return Members(call.namespace, asked.topic, page.count, shown, page.after)
+    return Members(call.namespace, topic, page.count, shown, page.after)

@@ -22,7 +22,7 @@ from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import Routes
 from headgate.transport.http_server import HTTPServer
-from headgate.transport.peer_socket import NativeSocket, PlainPeer
+from headgate.transport.peer_socket import NativeSocket, PeerSocket
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -34,7 +34,7 @@ def serve_on(server: HTTPServer, ours: socket.socket) -> gevent.Greenlet:
     """Serve a connection, which has been accepted, in a greenlet; return that."""
     sock = NativeSocket(fileno=ours.detach())
     sock.setblocking(False)
-    return gevent.spawn(HttpConnection(server, PlainPeer(sock), "").serve)
+    return gevent.spawn(HttpConnection(server, PeerSocket(sock), "").serve)
 
 
 class Pause(NamedTuple):
@@ -53,15 +53,13 @@ SEGMENT_BYTES = 65536
 
 
 class Peer:
-    """The socket of a connection, as the connection sees it (peer_socket.PlainPeer).
+    """The socket of a connection, as the connection sees it (peer_socket.PeerSocket).
 
     Attributes:
         now_s: the clock.
         received: every byte that the server has written.
         shut, reset: whether the server has said that its answer was all, and whether it threw the rest of it away.
     """
-
-    is_plain = True
 
     def __init__(self, sends: Iterable[bytes | Pause | Reset], accepts: Iterable[int | Pause] = ()) -> None:
         """`sends` in this order, and then the end of its stream; `accepts` so many bytes at a time, and then any number."""
@@ -96,9 +94,9 @@ class Peer:
         server.admission.close()  # it holds sixteen descriptors, and thousands would slow down the tests that list them
         return server
 
-    def as_socket(self) -> PlainPeer:
+    def as_socket(self) -> PeerSocket:
         """Return it as the real type."""
-        return cast(PlainPeer, self)
+        return cast(PeerSocket, self)
 
     @property
     def answers(self) -> list[tuple[str, dict[str, str], bytes]]:

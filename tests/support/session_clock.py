@@ -100,7 +100,9 @@ def until(condition: Callable[[], object]) -> None:
 def native_pair() -> tuple[NativeSocket, socket.socket]:
     """Return two connected sockets: the server's, and the browser's."""
     ours, theirs = socket.socketpair()
-    return NativeSocket(fileno=ours.detach()), theirs
+    native = NativeSocket(fileno=ours.detach())
+    native.setblocking(False)
+    return native, theirs
 
 
 def read_all(sock: socket.socket | NativeSocket) -> bytes:

@@ -17,8 +17,8 @@ import gevent
 import gevent.socket
 import gevent.ssl
 
-from headgate.transport.detach import CannotDetach, Detached, TlsPipe, carrying, detach, forget_body
-from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.detach import CannotDetach, Detached, detach, forget_body
+from headgate.transport.peer_socket import NativeSocket, TlsSocket
 
 
 def detach_any(environ: WSGIEnvironment, accept: bytes, first_frames: bytes = b"", *, start_response: StartResponse) -> Detached:
@@ -94,8 +94,14 @@ def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
 
 def _taken(sock: Any, received: bytes) -> Detached:
     if isinstance(sock, gevent.ssl.SSLSocket):
-        pipe = TlsPipe(sock)
-        return Detached(pipe, received, carrying(pipe))
+        ours = TlsSocket(sock)
+        return Detached(ours, received, _until_closed(ours))
     plain = NativeSocket(fileno=sock.detach())
     plain.setblocking(False)
     return Detached(plain, received)
+
+
+def _until_closed(sock: TlsSocket) -> Iterator[bytes]:
+    """Return an empty body. Iterating waits for the end of the WebSocket, as these servers then close the TLS socket."""
+    sock.closed.wait()
+    yield from ()

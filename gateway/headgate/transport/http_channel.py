@@ -70,7 +70,7 @@ class Channel:
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TooSlow after too long a wait."""
         waited_s: float | None = 0.0
-        if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
+        if self.part is Part.IDLE and self._pace is None:
             # Most clients send a request only after the last answer. No object is needed for the pace of such a wait.
             self._waits += 1
             waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
@@ -210,7 +210,7 @@ class Channel:
 
     def linger_if_unread(self) -> None:
         """Linger if bytes are unread, as closing would reset the connection. Switches greenlets; raises as `receive`."""
-        if self.peer.is_plain and not self.broken and is_readable(self.peer.fileno()):
+        if not self.broken and is_readable(self.peer.fileno()):
             self._waiting()
             self.part, self._pace = Part.IDLE, Pace(LINGER_S)
             self.linger()

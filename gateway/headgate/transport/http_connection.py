@@ -29,7 +29,7 @@ from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
 from .http_routes import NeverWaits, RoutedRequest, route_for
 from .http_wsgi import WsgiExchange
-from .peer_socket import PeerSocket, TlsPeer, set_options
+from .peer_socket import ClientSocket, PeerSocket, set_options
 
 if TYPE_CHECKING:
     from .http_server import HTTPServer
@@ -111,7 +111,7 @@ class HttpConnection:
             self._pending = event
         elif isinstance(event, Request):
             self._pending = event
-            if not event.body_bytes and not _is_foreign(self._server, self._peer, event):
+            if not event.body_bytes and not _is_foreign(self._server, event):
                 route = route_for(self._server.routes, event)
                 if isinstance(route, NeverWaits):
                     self._ask_in_hub(event, route)
@@ -145,8 +145,6 @@ class HttpConnection:
         channel = self._channel = Channel(peer, self._parser, limits, lambda: server.connections.wait(self), waited_s)
         try:
             with suppress(OSError):
-                if isinstance(peer, TlsPeer):
-                    peer.shake_hands(limits.header_deadline_s)
                 set_options(peer.sock, limits.send_buffer_bytes)
                 while self._serve_next(channel):
                     pass
@@ -163,16 +161,15 @@ class HttpConnection:
     def close(self) -> None:
         """End the connection, unless it is taken, and stop counting it. Idempotent."""
         self._stop_watcher()
-        if self.is_taken and not isinstance(self._peer, TlsPeer):
-            return
-        self._peer.close()
-        self._server.over(self)
+        if not self.is_taken:
+            self._peer.close()
+            self._server.over(self)
 
     def count_as_client(self) -> None:
         """Stop counting it as a connection, because its answer is a stream, which counts as a client."""
         self._server.over(self)
 
-    def take_socket(self, first_bytes: bytes) -> tuple[PeerSocket, bytes, bytes]:
+    def take_socket(self, first_bytes: bytes) -> tuple[ClientSocket, bytes, bytes]:
         """Write `first_bytes` and give the socket away, with the bytes after the request. May switch greenlets.
 
         Last in the result are the bytes that the caller must write, which are the first ones if there is no greenlet yet. Raises
@@ -187,7 +184,7 @@ class HttpConnection:
         self._peer.stop()
         self.is_taken = True
         self._server.over(self)
-        return self._peer, self._parser.leave(), unsent
+        return self._peer.sock, self._parser.leave(), unsent
 
     def write(self, data: bytes) -> None:
         """Write part of the current answer. Switches greenlets; raises as `Channel.send`."""
@@ -210,7 +207,7 @@ class HttpConnection:
                 log.warning("another protocol refused", protocol=other, left_out=left_out)
             code = request.status[4:].lower().replace(" ", "_")
             self.write(_last_answer(request.status, code, request.reason).to_bytes(time.time()))
-        if not isinstance(request, Request) or (_is_foreign(self._server, self._peer, request) and self._hand_over()):
+        if not isinstance(request, Request) or (_is_foreign(self._server, request) and self._hand_over()):
             return False
         if self._asked is None:
             self._server.on_request()
@@ -308,9 +305,9 @@ def _ask(server: HTTPServer, connection: HttpConnection, routed: RoutedRequest) 
         return _FAILED
 
 
-def _is_foreign(server: HTTPServer, peer: PeerSocket, request: Request) -> bool:
+def _is_foreign(server: HTTPServer, request: Request) -> bool:
     """Return whether another process may own the session of a request."""
-    return server.to_owner is not None and NAMES_SESSION in request.query and peer.is_plain
+    return server.to_owner is not None and NAMES_SESSION in request.query
 
 
 def _ends_after(server: HTTPServer, request: Request) -> bool:

@@ -21,7 +21,7 @@ from .http_limits import BACKLOG, HttpLimits
 from .http_listener import Listener
 from .http_routes import NeverWaits, Routes
 from .http_wsgi import WsgiExchange, base_environ
-from .peer_socket import NativeSocket, PeerSocket, PlainPeer, TlsPeer, tls_context
+from .peer_socket import NativeSocket, PeerSocket, tls_context, with_tls
 
 if TYPE_CHECKING:
     import ssl
@@ -62,7 +62,7 @@ class HTTPServer:
         self.admission, self.connections = self.listener.admission, self.listener.admission.connections
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._tls = ssl_context or (tls_context(**tls) if tls else None)
-        self._asks_in_hub = self._tls is None and any(isinstance(route, NeverWaits) for route in self.routes.values())
+        self._asks_in_hub = any(isinstance(route, NeverWaits) for route in self.routes.values())
         self.answering = 0
         self.is_leaving = False
         self.to_owner: Callable[[bytes, int], bool] | None = None
@@ -148,14 +148,14 @@ class HTTPServer:
         self, sock: NativeSocket, address: object, has_room: bool = True, *, received: bytes = b"", is_adopted: bool = False
     ) -> None:
         try:
-            peer: PeerSocket = PlainPeer(sock) if self._tls is None else TlsPeer(sock, self._tls)
+            peer = PeerSocket(sock if self._tls is None else with_tls(sock, self._tls))
         except OSError:  # its peer has gone
             return
         connection = HttpConnection(self, peer, address, received, is_adopted=is_adopted)
         if (refusal := self.admission.take_in(connection, address, has_room=has_room)) is not None:
             with suppress(OSError):
-                sock.send(refusal.to_bytes(time.time()))
-                sock.recv(_READ_BYTES)  # closing with a request unread would discard the answer
+                peer.send(refusal.to_bytes(time.time()))
+                peer.recv(_READ_BYTES)  # closing with a request unread would discard the answer
             peer.close()
         elif self._asks_in_hub and has_room and not is_adopted and not connection.is_reserved:
             connection.read_first()

@@ -1,8 +1,8 @@
 """The non-blocking socket of an HTTP connection, and the wait for its peer. Only this file uses gevent's TLS.
 
-Both kinds have the same methods. `recv` and `send` move as many bytes as they can now, or raise BlockingIOError. `wait` waits
-until they can continue and returns the seconds, or None after the timeout. Only `wait` switches greenlets. Call `stop` before
-the descriptor is closed or given away.
+`recv` and `send` move as many bytes as they can now, or raise BlockingIOError. `wait` waits until they can continue and returns
+the seconds, or None after the timeout. Only `wait` switches greenlets. Call `stop` before the descriptor is closed or given
+away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import gevent.socket
 import gevent.ssl
 
-from headgate.runtime.loop import READ, WRITE, Arrivals, deadline, wait_until_writable
+from headgate.runtime.loop import WRITE, Arrivals, Signal, wait_until_writable
 from headgate.runtime.tls_files import load_authorities, load_certificate
 
 if TYPE_CHECKING:
@@ -29,15 +29,58 @@ if TYPE_CHECKING:
 NativeSocket: TypeAlias = _socket.socket
 T = TypeVar("T")
 _RESET = struct.pack("ii", 1, 0)
+# The largest TLS record (RFC 8446 section 5.1).
+RECORD_BYTES = 16384
 
 
-class PlainPeer:
-    """A connection without TLS."""
+class TlsSocket:
+    """The methods of a non-blocking plain socket for a TLS socket, whose handshake is part of the first `recv`.
+
+    After BlockingIOError the next bytes sent must begin with the same ones, as OpenSSL has encrypted them. `closed` is set by
+    `close`.
+    """
+
+    def __init__(self, tls: gevent.ssl.SSLSocket) -> None:
+        tls.settimeout(0.0)
+        self._tls = tls
+        self.closed = Signal()
+        self.fileno: Callable[[], int] = tls.fileno
+        self.family, self.setsockopt = tls.family, tls.setsockopt
+
+    def recv(self, size: int) -> bytes:
+        """Return the next bytes, and all others of their record, which a watcher of the descriptor would not see."""
+        try:
+            data: bytes = self._tls.read(size)
+            while left := self._tls.pending():
+                data += self._tls.read(left)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+        return data
+
+    def send(self, data: ReadableBuffer) -> int:
+        try:
+            return self._tls.write(memoryview(data)[:RECORD_BYTES])  # type: ignore[no-any-return]
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def shutdown(self, how: int) -> None:
+        at_once(self.fileno(), lambda sock: sock.shutdown(how))
+
+    def close(self) -> None:
+        self._tls.close()
+        self.closed.set()
+
+
+# The socket of a client.
+ClientSocket: TypeAlias = NativeSocket | TlsSocket
+
+
+class PeerSocket:
+    """See the module."""
 
     __slots__ = ("_arrivals", "fileno", "recv", "send", "sock")
-    is_plain = True
 
-    def __init__(self, sock: NativeSocket) -> None:
+    def __init__(self, sock: ClientSocket) -> None:
         self.sock = sock
         self.recv: Callable[[int], bytes] = sock.recv
         self.send: Callable[[ReadableBuffer], int] = sock.send
@@ -65,63 +108,10 @@ class PlainPeer:
         self.sock.close()
 
 
-class TlsPeer:
-    """A connection under TLS."""
-
-    __slots__ = ("_wants", "sock")
-    is_plain = False
-
-    def __init__(self, sock: NativeSocket, context: ssl.SSLContext) -> None:
-        """The caller must call `shake_hands` next."""
-        inner = gevent.socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
-        self.sock: Any = context.wrap_socket(inner, server_side=True, do_handshake_on_connect=False)
-        self._wants = 0
-
-    def shake_hands(self, within_s: float) -> None:
-        """Do the TLS handshake. Switches greenlets. Raises OSError if it fails or takes too long."""
-        with deadline(within_s):
-            self.sock.do_handshake()
-        self.sock.settimeout(0.0)
-
-    def recv(self, size: int) -> bytes:
-        data: bytes = self._move(self.sock.recv, size)
-        return data
-
-    def send(self, data: ReadableBuffer) -> int:
-        size: int = self._move(self.sock.send, data)
-        return size
-
-    def wait(self, events: int, timeout_s: float) -> float | None:
-        began_s, events = monotonic(), self._wants or events
-        wait = gevent.socket.wait_write if events == WRITE else gevent.socket.wait_read
-        try:
-            wait(self.fileno(), timeout_s, TimeoutError())
-        except TimeoutError:
-            return None
-        return monotonic() - began_s
-
-    def stop(self) -> None:
-        """Does nothing, because nothing is watched between two waits."""
-
-    def fileno(self) -> int:
-        return self.sock.fileno()  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        self.sock.close()
-
-    def _move(self, move: Callable[..., T], argument: object) -> T:
-        """Read or write. TLS may have to write in order to read, and vice versa."""
-        self._wants = 0
-        try:
-            return move(argument)
-        except ssl.SSLWantReadError:
-            self._wants = READ
-        except ssl.SSLWantWriteError:
-            self._wants = WRITE
-        raise BlockingIOError
-
-
-PeerSocket: TypeAlias = PlainPeer | TlsPeer
+def with_tls(sock: NativeSocket, context: ssl.SSLContext) -> TlsSocket:
+    """Return a TLS socket in place of an accepted one. Raises OSError if its peer has gone."""
+    inner = gevent.socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
+    return TlsSocket(context.wrap_socket(inner, server_side=True, do_handshake_on_connect=False))
 
 
 def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ssl.SSLContext:
@@ -138,7 +128,7 @@ def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ss
     return context  # type: ignore[no-any-return]
 
 
-def set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
+def set_options(sock: ClientSocket, send_buffer_bytes: int) -> None:
     """Make the kernel send at once, and buffer little for a client that does not read."""
     # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
     if sock.family in (socket.AF_INET, socket.AF_INET6):

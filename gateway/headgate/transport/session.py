@@ -19,7 +19,7 @@ from .inbox import Inbox
 from .limits import TransportLimits
 from .long_poll import FinalFrames, LongPoll
 from .outbox import Outbox
-from .peer_socket import NativeSocket
+from .peer_socket import ClientSocket
 from .send_queue import ALL_BYTES, ClientQueue
 from .session_state import CLIENT_DISCONNECT, MACHINE, OVER, PING_TIMEOUT, SERVER_DISCONNECT, TRANSPORT_CLOSE, SessionState
 from .timers import Deadlines, monotonic
@@ -86,7 +86,7 @@ class Session(Outbox):
         self.advance(SessionState.POLLING)
         self._start_deadlines()
 
-    def start_websocket(self, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
+    def start_websocket(self, sock: ClientSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
         """Begin a session on this WebSocket, or close it if the session has ended. `unsent` is written soon and first."""
         wire = WebSocket(sock, self, self.server.deadlines, self.server.limits)
         if self.closed:

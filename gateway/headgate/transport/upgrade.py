@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headgate.events.wire.frames import Frame
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
-from .peer_socket import NativeSocket
+from .peer_socket import ClientSocket
 from .session_state import SessionState
 from .websocket import WebSocket
 
@@ -25,7 +25,7 @@ _PONG_PROBE = Frame(b"3probe")
 _EXPECTED = "upgrade: expected 2probe, then 5"
 
 
-def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
+def begin_upgrade(session: Session, sock: ClientSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
     """Try this WebSocket, after writing the `unsent` answer to its request. Closes it if the session has or tries another one."""
     probe = UpgradeProbe(session, sock)
     if session.state is not SessionState.POLLING:
@@ -44,7 +44,7 @@ class UpgradeProbe:
 
     __slots__ = ("_answer", "_controls", "_session", "wire")
 
-    def __init__(self, session: Session, sock: NativeSocket) -> None:
+    def __init__(self, session: Session, sock: ClientSocket) -> None:
         self._session: Session | None = session
         self._answer: Frame | None = None
         self._controls = 0

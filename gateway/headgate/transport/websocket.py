@@ -18,7 +18,7 @@ from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation, whole_text
 from .limits import TransportLimits
-from .peer_socket import NativeSocket, close_hard, set_options
+from .peer_socket import ClientSocket, NativeSocket, close_hard, set_options
 from .timers import Deadlines, monotonic
 
 # One recv. It bounds the parsing for one client before the turn of the next.
@@ -50,19 +50,17 @@ class WebSocketOwner(Protocol):
 
 
 class WebSocket:
-    """See the module. `send` is the socket's method, which the hot path calls directly."""
+    """See the module. `send` is the socket's method, which the hot path calls directly, except over TLS."""
 
     __slots__ = (
         *("_deadlines", "_flushing", "_inbound", "_limits", "_lingered", "_pong", "_reader", "_sock", "_timing"),
         *("_unsent", "_writer", "closed", "closing", "owner", "progress_s", "send", "writing"),
     )
 
-    def __init__(self, sock: NativeSocket, owner: WebSocketOwner, deadlines: Deadlines, limits: TransportLimits) -> None:
+    def __init__(self, sock: ClientSocket, owner: WebSocketOwner, deadlines: Deadlines, limits: TransportLimits) -> None:
         self._sock, self._deadlines, self._limits = sock, deadlines, limits
-        if sock.gettimeout() != 0:
-            sock.setblocking(False)
         set_options(sock, limits.send_buffer_bytes)
-        self.send: Callable[[bytes | memoryview], int] = sock.send
+        self.send: Callable[[bytes | memoryview], int] = sock.send if isinstance(sock, NativeSocket) else _send_later
         self.owner: WebSocketOwner | None = owner
         self._inbound: Inbound | None = None
         self._unsent: memoryview | None = None
@@ -114,7 +112,7 @@ class WebSocket:
         try:
             while (unsent := self._unsent or self._next_chunk()) is not None:
                 self._unsent = unsent
-                sent = self.send(unsent)
+                sent = self._sock.send(unsent)
                 if not self.closing:
                     self.progress_s = monotonic()
                 self._unsent = unsent[sent:] if sent < len(unsent) else None
@@ -258,3 +256,8 @@ class WebSocket:
         else:
             self._timing = True
             self._deadlines.after(left_s, self._check_progress)
+
+
+def _send_later(data: bytes | memoryview) -> int:
+    """Leave the bytes to `flush`, which repeats the same bytes until a TLS socket has taken them."""
+    raise BlockingIOError

@@ -14,7 +14,7 @@ from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
-from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.peer_socket import ClientSocket
 from tests.support.http_peer import Peer
 from tests.support.session_clock import turn, until
 
@@ -28,7 +28,7 @@ class Door:
     def __init__(self, limits: HttpLimits | None = None) -> None:
         self.asked: list[RoutedRequest] = []
         self.hubs: list[bool] = []
-        self.taken: list[tuple[NativeSocket, bytes]] = []
+        self.taken: list[tuple[ClientSocket, bytes]] = []
         self.answer: Answer | None = None
         self.fault: Exception | None = None
         self.takes = True

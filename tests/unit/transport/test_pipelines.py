@@ -105,6 +105,7 @@ class Process:
 
     def _socket(self, request: RoutedRequest) -> None:
         detached = detach(dict(request.environ), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)
+        assert isinstance(detached.sock, NativeSocket)
         self.sockets.append(detached.sock)
         detached.sock.send(detached.unsent + detached.received.upper())
 

@@ -201,9 +201,11 @@ def test_a_browser_whose_data_waited_ends_the_connection_after_our_goodbye(line:
     assert (line.wire.closed, line.owner.messages) == (True, [])
 
 
-def test_the_kernel_holds_as_much_as_the_limit_says(line: Line) -> None:
+def test_the_kernel_holds_as_much_as_the_limit_says() -> None:
     """Linux doubles the number (socket(7))."""
-    assert line.wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
+    ours, _ = native_pair()
+    WebSocket(ours, Scripted(), Deadlines(1), LIMITS)
+    assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
 
 
 def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> None:

@@ -119,6 +119,6 @@ class Poll:
 
     def _ask(self, session: Session) -> list[bytes] | str:
         try:
-            return [frame.packet for frame in session.long_poll.poll(45, cast(PollWatch, self))]
+            return [frame.packet for frame in session.long_poll.poll(cast(PollWatch, self))]
         except SessionClosed as error:
             return str(error)

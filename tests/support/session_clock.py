@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import gevent
 
 from headgate.runtime.loop import Together
-from headgate.transport import heartbeat, inbox, long_poll, session, websocket
+from headgate.transport import inbox, session, websocket
 from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import FinalFrames
 from headgate.transport.peer_socket import NativeSocket
@@ -80,7 +80,7 @@ class SessionServer:
 def controlled_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Have every module of the transport that reads the time read it from a clock that the test moves."""
     clock = Clock()
-    for module in (heartbeat, inbox, long_poll, session, websocket):
+    for module in (inbox, session, websocket):
         monkeypatch.setattr(module, "monotonic", lambda: clock.now_s)
     yield clock
 

@@ -257,9 +257,8 @@ class Engine:
         return eio.Refused(eio.NOT_SUPPORTED, "501 Not Implemented", reason)
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
-        wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
         try:
-            body = eio.join_packets(session.long_poll.poll(wait_s, PollWatch(self.socket_of(environ, start_response))))
+            body = eio.join_packets(session.long_poll.poll(PollWatch(self.socket_of(environ, start_response))))
         except SessionClosed as error:
             raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
         body, headers = self.encoded(body, environ)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from headgate.events.wire.frames import Frame
 
 from .session_state import PING_TIMEOUT
-from .timers import monotonic
 
 if TYPE_CHECKING:
     from .session import Session, SessionServer
@@ -40,19 +39,17 @@ class Pulse(Enum):
 class Heartbeat:
     """See the module. It refers to its session only between `start` and `stop`, so that an ended session is freed at once."""
 
-    __slots__ = ("_alive_until_s", "_pings", "_server", "_session", "pulse")
+    __slots__ = ("_pings", "_server", "_session", "pulse")
 
     def __init__(self, server: SessionServer) -> None:
         self._server = server
         self._session: Session | None = None
-        self._alive_until_s = 0.0
         self._pings = 0
         self.pulse = Pulse.RESTING
 
     def start(self, session: Session) -> None:
         """Start. The first ping goes out after one interval."""
         self._session = session
-        self._expect_life()
         self._server.deadlines.after(self._server.limits.ping_interval_s, self.ping)
 
     def stop(self) -> None:
@@ -73,19 +70,13 @@ class Heartbeat:
         if self.pulse is Pulse.RESTING:
             return False
         self.pulse = Pulse.RESTING
-        self._expect_life()
         self._server.deadlines.after(self._server.limits.ping_interval_s, self.ping)
         return True
 
     def give_grace(self) -> None:
-        """Restart the browser's deadline, because the session reads again."""
-        self._expect_life()
+        """Give a due pong one more timeout, because the session reads again."""
         if self.pulse is Pulse.PONG_DUE:
             self.pulse = Pulse.PONG_GRACE
-
-    def late(self) -> bool:
-        """Return whether the browser was silent for longer than a heartbeat takes, although its path was free."""
-        return self._session is not None and monotonic() > self._alive_until_s and not self._session.pong_blocked
 
     def _check_pong(self, ping: int) -> None:
         session = self._session
@@ -98,7 +89,3 @@ class Heartbeat:
             self._server.deadlines.after(timeout_s, self._check_pong, ping)
         else:
             session.end(PING_TIMEOUT)
-
-    def _expect_life(self) -> None:
-        limits = self._server.limits
-        self._alive_until_s = monotonic() + limits.ping_interval_s + limits.ping_timeout_s

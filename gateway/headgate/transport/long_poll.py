@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal
 
-from .session_state import CLIENT_DISCONNECT, MOVED, PING_TIMEOUT, TRANSPORT_CLOSE, TRANSPORT_ERROR
-from .timers import Deadlines, monotonic
+from .session_state import CLIENT_DISCONNECT, MOVED, TRANSPORT_CLOSE, TRANSPORT_ERROR
+from .timers import Deadlines
 
 if TYPE_CHECKING:
     from .detach import PollWatch
@@ -45,8 +45,8 @@ class LongPoll:
         self._posting = False
         self._final_frames: list[Frame] = []
 
-    def poll(self, wait_s: float, request: PollWatch) -> list[Frame]:
-        """Wait at most `wait_s` for frames and return them. Returns a NOOP during an upgrade. Switches greenlets.
+    def poll(self, request: PollWatch) -> list[Frame]:
+        """Wait for frames, at most until the next ping, and return them. Returns a NOOP during an upgrade. Switches greenlets.
 
         Raises SessionClosed if the session ended without final frames, the browser aborted the poll (`request`), or another one
         waits. The last two end the session.
@@ -55,15 +55,11 @@ class LongPoll:
         if self._wake is not None:
             session.end(TRANSPORT_ERROR)
             raise SessionClosed("another poll of this session is waiting")
-        deadline_s = monotonic() + wait_s
         self._wake = signal = Signal()
         request.start(signal.set)
         try:
             while not (request.aborted or session.closed or session.state in MOVED or session.has_frames()):
-                left_s = deadline_s - monotonic()
-                if left_s <= 0 or not signal.wait(left_s):
-                    session.end(PING_TIMEOUT)  # a poll waits as long as a heartbeat can take
-                    break
+                signal.wait()
                 signal.clear()
         finally:
             request.stop()

@@ -21,7 +21,7 @@ from .long_poll import FinalFrames, LongPoll
 from .outbox import Outbox
 from .peer_socket import ClientSocket
 from .send_queue import ALL_BYTES, ClientQueue
-from .session_state import CLIENT_DISCONNECT, MACHINE, OVER, PING_TIMEOUT, SERVER_DISCONNECT, TRANSPORT_CLOSE, SessionState
+from .session_state import CLIENT_DISCONNECT, MACHINE, OVER, SERVER_DISCONNECT, TRANSPORT_CLOSE, SessionState
 from .timers import Deadlines, monotonic
 from .upgrade import UpgradeProbe
 from .websocket import WebSocket
@@ -151,9 +151,7 @@ class Session(Outbox):
         return monotonic() - self.wire.progress_s if self.wire is not None and self.wire.writing else 0.0
 
     def alive(self) -> bool:
-        """Return whether the session takes requests. Ends it after its deadline, because the timer may be a tick late."""
-        if self.heartbeat.late():
-            self.end(PING_TIMEOUT)
+        """Return whether the session takes requests."""
         return not self.closed and self.state is not SessionState.HANDSHAKE
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -128,20 +128,6 @@ def test_a_check_of_an_older_ping_does_not_judge_a_newer_one(beating: Beating, c
     session.stays_until(clock, TIMEOUT_S)
 
 
-def test_a_request_between_two_ticks_finds_a_late_session(beating: Beating, clock: Clock) -> None:
-    """`late` reads the clock, not the timer; not while the pong's way is blocked."""
-    heartbeat, session = beating
-    clock.now_s += INTERVAL_S + TIMEOUT_S
-    assert not heartbeat.late()
-    clock.now_s += 1
-    assert heartbeat.late()
-    session.pong_blocked = True
-    assert not heartbeat.late()
-    heartbeat.give_grace()
-    session.pong_blocked = False
-    assert not heartbeat.late()
-
-
 def test_a_heartbeat_that_was_stopped_does_nothing_more(beating: Beating, clock: Clock) -> None:
     """And asks the timer for nothing more, so that a finished session is freed."""
     heartbeat, session = beating
@@ -150,7 +136,6 @@ def test_a_heartbeat_that_was_stopped_does_nothing_more(beating: Beating, clock:
     clock.advance(1e6)
 
     assert (session.sent, session.reason, clock.asked) == ([b"2"], None, [])
-    assert not heartbeat.late()
 
 
 STEPS = st.sampled_from(["tick", "pong", "block", "free", "stall", "accept"])

@@ -74,15 +74,6 @@ def test_a_poll_that_the_browser_gives_up_takes_no_frames(browser: Browser) -> N
     assert browser.session.reason == "transport close"
 
 
-def test_a_poll_waits_no_longer_than_a_heartbeat_can_take(browser: Browser) -> None:
-    """Then the session ends, and the poll is notified."""
-    poll = browser.poll()
-    browser.clock.now_s += 45
-    browser.session.long_poll.wake()  # for nothing, because it looks at the clock before it waits on
-
-    assert (poll.answer, browser.session.reason) == ([b"1"], "ping timeout")
-
-
 def test_a_second_body_while_one_is_under_way_ends_the_session(browser: Browser) -> None:
     """Two bodies have no order. A later one, when the first is done, is welcome."""
     long_poll = browser.session.long_poll

@@ -1,4 +1,4 @@
-"""`_socket.socket._accept`, by which the listener accepts connections (transport/http_listener.py)."""
+"""`_socket.socket._accept`, by which the server accepts connections (transport/http_server.py)."""
 
 import os
 import socket

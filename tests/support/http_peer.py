@@ -91,7 +91,6 @@ class Peer:
         server.connections.open(connection, None if limits.proxies else address[0])
         connection.is_reserved = is_reserved
         connection.serve()
-        server.admission.close()  # it holds sixteen descriptors, and thousands would slow down the tests that list them
         return server
 
     def as_socket(self) -> PeerSocket:

@@ -270,7 +270,7 @@ PROMISED = [
     (r"wait to be accepted \| ([\d,]+), cut", thousands(http_limits.BACKLOG)),
     (
         r"the last (\d+), or a sixteenth .*? nor are (\d+) more",
-        thousands(descriptors.MAX_OWN_DESCRIPTORS, descriptors.MAX_HELD_DESCRIPTORS),
+        thousands(descriptors.MAX_OWN_DESCRIPTORS, descriptors.MAX_PLACES),
     ),
     (r"all logs, (\d+) MiB each without one; an event counts (\d+) bytes", (*mib(DEFAULT_MAX_BYTES), *in_lua("ENTRY_BYTES"))),
     (r"epochs in Redis \| the newest (\d+) of each log", in_lua("MAX_EPOCHS")),

@@ -140,8 +140,8 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     say("restarting" if operator is not None and operator.restarting else "stopping")
     spawn(_drain, gate, server, settings.drain_s, at_once)
     at_once.wait()
-    if operator is not None:
-        operator.leave(server.listener.socket.fileno())
+    if operator is not None and server.socket is not None:
+        operator.leave(server.socket.fileno())
     heap.close()
     gate.close()
     server.close()

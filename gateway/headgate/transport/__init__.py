@@ -9,8 +9,8 @@ The fan-out (delivery/) frames an outgoing event once for all clients:
 
 An incoming message starts as an HTTP request:
 
-    http_server    the server; http_listener accepts its connections (their sockets are in peer_socket)
-    http_admission   admits connections while there is room (descriptors, peer_address)
+    http_server    the server, which accepts connections (their sockets are in peer_socket)
+    http_admission   admits them while there is room (descriptors, peer_address)
     http_connection  one HTTP connection; answers a WebSocket's first request without a greenlet
     http_parser      turns bytes into requests; nothing else parses HTTP
     http_channel     requests in and answers out, each part within its deadline (http_limits)

@@ -19,7 +19,7 @@ import structlog
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_ENDED
 
-from .descriptors import MAX_HELD_DESCRIPTORS, HeldDescriptors, descriptor_limit, has_room, places
+from .descriptors import descriptor_limit, has_room, places
 from .http_answers import Answer, no_room
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
@@ -133,16 +133,27 @@ class Admission:
     def __init__(self, limits: HttpLimits, pause: Callable[[float], object]) -> None:
         self.limits, self._pause = limits, pause
         self.connections = HttpConnections()
-        self._held = HeldDescriptors()
         self._places_were_taken = False
         self._log_throttle = LogThrottle(every_s=EXHAUSTED_LOG_S)
 
     def room_for_next(self, listener_fd: int) -> bool | None:
         """Return whether there is room for the next connection; False for only a reserved place; None for no room at all."""
-        self.hold()
-        if has_room(listener_fd):
+        if room := has_room(listener_fd):
             return True
-        return False if self._lend() else None
+        taken = self.connections.count_at(RESERVED)
+        if room is not None and taken < places():
+            self._places_were_taken = False
+            return False
+        if not taken:
+            self.exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+            return None
+        if self._places_were_taken:
+            # End half of them. They close while we pause.
+            while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
+                pass
+        self._places_were_taken = not self._places_were_taken
+        self._pause(PLACES_TAKEN_PAUSE_S)
+        return None
 
     def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
         """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None."""
@@ -195,15 +206,6 @@ class Admission:
         end(connection.fileno())
         return True
 
-    def hold(self) -> None:
-        """Reopen the descriptors of free reserved places, before a connection to Redis takes them."""
-        if len(self._held.held) < MAX_HELD_DESCRIPTORS:
-            self._held.hold(self.connections.count_at(RESERVED))
-
-    def close(self) -> None:
-        """Release the held descriptors. Idempotent."""
-        self._held.close()
-
     def exhausted(self, error: OSError) -> None:
         """Called when there is no descriptor or no memory. Accepts nothing for a while."""
         ACCEPT_FAILURES.inc()
@@ -216,23 +218,6 @@ class Admission:
             log.error("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
         connection.is_reserved = True
         self.connections.open(connection, RESERVED)
-
-    def _lend(self) -> bool:
-        """Release a held descriptor for the next connection; pause and return False when there is none."""
-        taken = self.connections.count_at(RESERVED)
-        if taken < max(1, places()) and self._held.lend():
-            self._places_were_taken = False
-            return True
-        if not taken:
-            self.exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
-            return False
-        if self._places_were_taken:
-            # End half of them. They close while we pause.
-            while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
-                pass
-        self._places_were_taken = not self._places_were_taken
-        self._pause(PLACES_TAKEN_PAUSE_S)
-        return False
 
     def _per_address(self) -> int:
         """Return how many HTTP connections one address may have; 0 for no limit."""

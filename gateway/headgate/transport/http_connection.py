@@ -163,11 +163,11 @@ class HttpConnection:
         self._stop_watcher()
         if not self.is_taken:
             self._peer.close()
-            self._server.over(self)
+            self._server.connections.close(self)
 
     def count_as_client(self) -> None:
         """Stop counting it as a connection, because its answer is a stream, which counts as a client."""
-        self._server.over(self)
+        self._server.connections.close(self)
 
     def take_socket(self, first_bytes: bytes) -> tuple[ClientSocket, bytes, bytes]:
         """Write `first_bytes` and give the socket away, with the bytes after the request. May switch greenlets.
@@ -183,7 +183,7 @@ class HttpConnection:
             unsent = b""
         self._peer.stop()
         self.is_taken = True
-        self._server.over(self)
+        self._server.connections.close(self)
         return self._peer.sock, self._parser.leave(), unsent
 
     def write(self, data: bytes) -> None:
@@ -235,7 +235,7 @@ class HttpConnection:
                 unwatch(peer.fileno(), LINGER_S)
         finally:  # also when killed while waiting, because the owner may have it by now
             if is_taken:
-                self._server.over(self)
+                self._server.connections.close(self)
                 self.is_taken = True
                 peer.close()
         return is_taken
@@ -312,4 +312,4 @@ def _is_foreign(server: HTTPServer, request: Request) -> bool:
 
 def _ends_after(server: HTTPServer, request: Request) -> bool:
     """Return whether a connection ends with an answer that begins now."""
-    return request.ends or server.is_leaving or server.listener.is_closed or not server.admission.limits.keep_alive_s
+    return request.ends or server.is_leaving or server.is_closed or not server.admission.limits.keep_alive_s

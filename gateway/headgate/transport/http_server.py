@@ -1,6 +1,7 @@
-"""The HTTP server: a listening socket (http_listener.py), and a connection (http_connection.py) for each admitted client.
+"""The HTTP server: a listening socket, and a connection (http_connection.py) for each client that it admits (http_admission.py).
 
-Routes (http_routes.py) answer some requests, and a WSGI application the others.
+It accepts connections in the hub and never waits there. Routes (http_routes.py) answer some requests, and a WSGI application
+the others.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from wsgiref.types import WSGIApplication
 
-from headgate.runtime.loop import Signal, Watcher, repeat, sleep, spawn
+from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, repeat, sleep, spawn
 from headgate.runtime.metrics import HTTP_CONNECTIONS, HTTP_ENDED
 
+from .http_admission import EXHAUSTED, Admission
 from .http_connection import HttpConnection
 from .http_limits import BACKLOG, HttpLimits
-from .http_listener import Listener
 from .http_routes import NeverWaits, Routes
 from .http_wsgi import WsgiExchange, base_environ
 from .peer_socket import NativeSocket, PeerSocket, tls_context, with_tls
@@ -38,6 +39,10 @@ class HTTPServer:
     """See the module.
 
     Attributes:
+        address: of the listening socket. Its port is known after `init_socket`.
+        leave_s: with several processes on the port, returns for how many seconds to leave connections to the others.
+        max_accept: the most connections accepted in one turn of the loop. Connections ended for them close in the next turn.
+        is_closed: whether it has left the port for good.
         to_owner: hands a connection to the process that owns its session; returns whether that process took it.
         on_request: called before each request is answered.
         answering: how many requests are being answered.
@@ -58,13 +63,19 @@ class HTTPServer:
     ) -> None:
         """Without a context, `tls` has `certfile` and `keyfile`, and optionally `ca_certs`, `cert_reqs` and `ciphers`."""
         self.application, self.routes = application, routes or {}
-        self.listener = Listener(listener, backlog, limits or HttpLimits(), self._take_in)
-        self.admission, self.connections = self.listener.admission, self.listener.admission.connections
+        self._listener, self._backlog = listener, backlog
+        self.address: Any = listener if isinstance(listener, tuple) else listener.getsockname()
+        self.socket: NativeSocket | None = None
+        self._watcher: Watcher | None = None
+        self.leave_s: Callable[[], float] | None = None
+        self.max_accept = 32
+        self.admission = Admission(limits or HttpLimits(), self._pause)
+        self.connections = self.admission.connections
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._tls = ssl_context or (tls_context(**tls) if tls else None)
         self._asks_in_hub = any(isinstance(route, NeverWaits) for route in self.routes.values())
         self.answering = 0
-        self.is_leaving = False
+        self.is_leaving = self.is_closed = False
         self.to_owner: Callable[[bytes, int], bool] | None = None
         self.on_request: Callable[[], None] = lambda: None
         self.access_log: Callable[[WsgiExchange, int, float], object] | None = None
@@ -76,26 +87,35 @@ class HTTPServer:
     # -- life -----------------------------------------------------------------------------------------------------------
 
     @property
-    def address(self) -> Any:
-        """The address of the listening socket. Its port is known after `init_socket`."""
-        return self.listener.address
-
-    @property
     def server_port(self) -> int:
         """The port. Call `init_socket` before."""
         return int(self.address[1])
 
     def init_socket(self) -> None:
-        """Listen, but accept nothing yet. Idempotent. Raises as `Listener.open`."""
-        self.listener.open()
+        """Listen, but accept nothing yet. Idempotent. Raises OSError if the address is in use or not of this machine."""
+        if self.socket is not None:
+            return
+        if isinstance(self._listener, tuple):
+            sock = NativeSocket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_STREAM)
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(self.address)
+                sock.listen(self._backlog)
+            except OSError:
+                sock.close()
+                raise
+        else:
+            sock = NativeSocket(fileno=self._listener.detach())
+        sock.setblocking(False)
+        self.socket, self.address = sock, sock.getsockname()
         host, port = self.address[:2] if isinstance(self.address, tuple) else ("", 0)
         scheme = "http" if self._tls is None else "https"
         self.base_environ = base_environ(socket.getfqdn(host) if host else "", port, scheme, sys.stderr)
 
     def start(self) -> None:
-        """Accept connections, unless it is closed. Idempotent. Raises as `Listener.open`."""
+        """Accept connections, unless it is closed. Idempotent. Raises as `init_socket`."""
         self.init_socket()
-        self.listener.start()
+        self._accept_again()
 
     def serve_forever(self) -> None:
         """Serve until `close`. Switches greenlets."""
@@ -107,8 +127,10 @@ class HTTPServer:
 
     def close(self) -> None:
         """Accept no more connections; open ones get one more answer. Idempotent."""
-        self.listener.close()
-        self.admission.close()
+        self.is_closed = True
+        self._stop_accepting()
+        if self.socket is not None:
+            self.socket.close()
         self._ended.set()
 
     def leave(self) -> None:
@@ -120,6 +142,30 @@ class HTTPServer:
         self.close()
 
     # -- connections ----------------------------------------------------------------------------------------------------
+
+    def accept(self) -> None:
+        """Accept the waiting connections. In the hub."""
+        for _ in range(self.max_accept):
+            if self.socket is None or self._watcher is None:
+                return  # paused, or closed
+            if self.leave_s is not None and (pause_s := self.leave_s()):
+                self._pause(pause_s)
+                return
+            if (has_room := self.admission.room_for_next(self.socket.fileno())) is None:
+                return
+            try:
+                # What `accept` calls. `accept` would put a cooperative socket around the descriptor, unused, for 9 µs.
+                descriptor, address = self.socket._accept()  # type: ignore[attr-defined]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self.admission.exhausted(error)
+                    return
+                continue  # the client is gone, or a packet filter refuses it
+            sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
+            sock.setblocking(False)
+            self._take_in(sock, address, has_room)
 
     def adopt(self, descriptor: int, received: bytes) -> None:
         """Take over a connection from the process that accepted it, with the bytes that it read."""
@@ -138,12 +184,6 @@ class HTTPServer:
         if self._timer is None:
             self._timer = repeat(_TICK_S, self._end_late)
 
-    def over(self, connection: HttpConnection) -> None:
-        """Called when a connection is over, or taken by another owner. Idempotent."""
-        self.connections.close(connection)
-        if not connection.is_taken and not self.listener.is_closed:
-            self.admission.hold()
-
     def _take_in(
         self, sock: NativeSocket, address: object, has_room: bool = True, *, received: bytes = b"", is_adopted: bool = False
     ) -> None:
@@ -161,6 +201,21 @@ class HTTPServer:
             connection.read_first()
         else:
             spawn(connection.serve)
+
+    def _pause(self, seconds: float) -> None:
+        """Accept nothing for a while."""
+        self._stop_accepting()
+        in_hub_after(seconds, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self.socket is not None and not self.is_closed and self._watcher is None:
+            self._watcher = io_watcher(self.socket.fileno(), READ)
+            self._watcher.start(self.accept)
+
+    def _stop_accepting(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
 
     def _end_late(self) -> None:
         """Close connections with a late first byte, without an answer."""

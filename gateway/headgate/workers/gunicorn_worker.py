@@ -291,8 +291,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         heap.close()
         peer_workers.close()
         gate.close()
-        for server in self._servers:
-            server.close()
         heartbeat.stop()
         if self._premises.board.row(self._row.slot).state is not State.ALONE:
             self._move(State.FREE)
@@ -354,8 +352,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 board.count(index, own + 1)  # includes the one being accepted
             return pause_s
 
-        server.listener.max_accept = 1  # then check the others again
-        server.listener.leave_s = leave_s
+        server.max_accept = 1  # then check the others again
+        server.leave_s = leave_s
         server.to_owner = peer_workers.hand_over
         return server
 
@@ -403,7 +401,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if self._premises.board.row(self._row.slot).state is State.SERVING:
             self._move(State.DRAINING)
         for server in self._servers:
-            server.listener.close()
+            server.close()
         if self._at_once.is_set():
             return True
         alone = gateway.retire()

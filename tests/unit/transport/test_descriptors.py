@@ -1,4 +1,4 @@
-"""The shares of the descriptors: the clients' share, the gateway's own, and those held for health pages."""
+"""The shares of the descriptors: the clients' share, the gateway's own, and the places for health pages."""
 
 import errno
 import os
@@ -12,9 +12,8 @@ import pytest
 
 from headgate.transport.descriptors import (
     LEAST_OWN_DESCRIPTORS,
-    MAX_HELD_DESCRIPTORS,
     MAX_OWN_DESCRIPTORS,
-    HeldDescriptors,
+    MAX_PLACES,
     has_room,
     places,
 )
@@ -31,7 +30,6 @@ class Table:
         ours = "headgate.transport.descriptors"
         monkeypatch.setattr(f"{ours}.resource.getrlimit", lambda _: (self.limit, self.limit))
         monkeypatch.setattr(f"{ours}.os.dup", lambda _: self.take())
-        monkeypatch.setattr(f"{ours}.os.open", lambda path, flags: self.take())
         monkeypatch.setattr(f"{ours}.native_close", self.used.remove)
 
     def take(self) -> int:
@@ -62,12 +60,12 @@ def test_the_gateway_keeps_its_own_however_often_clients_come_and_go(table: Tabl
     """A low free number says nothing about the next one."""
     table.limit = limit
     table.accept_all()
-    own = limit - (max(table.used) + 1)
+    own = limit - (max(table.used) + 1) - places()
     for number in range(5, 50):
         table.used.remove(number)
         table.accept_all()
     assert own == min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // 16))
-    assert limit - (max(table.used) + 1) == own
+    assert limit - (max(table.used) + 1) - places() == own
 
 
 def test_the_limit_is_read_each_time(table: Table) -> None:
@@ -75,62 +73,24 @@ def test_the_limit_is_read_each_time(table: Table) -> None:
     table.limit = 64
     assert places() == 4
     table.limit = resource.RLIM_INFINITY
-    assert (has_room(LISTENER_FD), places()) == (True, MAX_HELD_DESCRIPTORS)
+    assert (has_room(LISTENER_FD), places()) == (True, MAX_PLACES)
 
 
 def test_there_is_no_room_when_a_descriptor_cannot_even_be_tried(table: Table) -> None:
     """Everything is used up, the gateway's own as well."""
     while len(table.used) < 1024:
         table.take()
-    assert not has_room(LISTENER_FD)
-
-
-def test_one_is_given_away_for_a_connection_when_clients_have_all_theirs(table: Table) -> None:
-    """And held again once the connection is over."""
-    held = HeldDescriptors()
-    held.hold(0)
-    table.accept_all()
-    for lent in range(1, places() + 1):
-        assert held.lend()
-        connection = table.take()
-        assert connection < 1024 - MAX_OWN_DESCRIPTORS
-        held.hold(lent)
-        assert len(held.held) == places() - lent
-    assert not held.lend()
-
-    table.used.remove(connection)
-    held.hold(places() - 1)
-    assert len(held.held) == 1
-    assert not has_room(LISTENER_FD)
-
-
-def test_what_is_held_is_none_of_the_gateways_own(table: Table) -> None:
-    """If a client was quicker, it waits until there is another. After the server's end nothing is held, even if closed twice."""
-    held = HeldDescriptors()
-    table.accept_all()
-    used = set(table.used)
-    held.hold(0)
-    assert (len(held.held), table.used) == (0, used)
-
-    table.used.remove(7)
-    held.hold(0)
-    assert (len(held.held), table.used) == (1, used)
-    held.close()
-    held.close()
-    assert table.used == used - {7}
+    assert has_room(LISTENER_FD) is None
 
 
 _LOOK_OFTEN = """
 from gevent import monkey; monkey.patch_all()
 import os, socket
-from headgate.transport.descriptors import HeldDescriptors, has_room
+from headgate.transport.descriptors import has_room
 listener = socket.socket()
 before = os.listdir("/proc/self/fd")
 for _ in range(50):
     assert has_room(listener.fileno())
-    held = HeldDescriptors()
-    held.hold(0)
-    held.close()
 assert os.listdir("/proc/self/fd") == before, os.listdir("/proc/self/fd")
 """
 

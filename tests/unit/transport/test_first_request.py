@@ -62,7 +62,7 @@ class Door:
         self.peers.append(theirs)
         if sends:
             theirs.sendall(sends)
-        gevent.get_hub().loop.run_callback(self.server.listener.accept)
+        gevent.get_hub().loop.run_callback(self.server.accept)
         turn()
         turn()
         return theirs

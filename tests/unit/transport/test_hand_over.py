@@ -56,7 +56,7 @@ class Process:
         theirs.setblocking(False)
         self.peers.append(theirs)
         theirs.sendall(sends)
-        gevent.get_hub().loop.run_callback(self.server.listener.accept)
+        gevent.get_hub().loop.run_callback(self.server.accept)
         return theirs
 
     def close(self) -> None:
@@ -163,14 +163,14 @@ def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(other: Process) -
 
 def test_a_server_that_has_left_the_port_starts_to_accept_no_more(one: Process, other: Process) -> None:
     """Open or adopted connections have one more answer."""
-    other.server.listener.close()
-    other.server.listener.close()
+    other.server.close()
+    other.server.close()
     other.server.start()
-    other.server.listener.accept()
+    other.server.accept()
     hears(one.connect(asking(FOREIGN)), b"other")
 
 
-@pytest.mark.parametrize("leave", [lambda server: server.leave(), lambda server: server.listener.close()], ids=["leaves", "left"])
+@pytest.mark.parametrize("leave", [lambda server: server.leave(), lambda server: server.close()], ids=["leaves", "left"])
 @pytest.mark.parametrize("begins", [b"", asking()], ids=["the first request", "a later request"])
 def test_a_connection_to_a_server_that_leaves_the_port_ends_with_its_next_answer(
     one: Process, begins: bytes, leave: Callable[[HTTPServer], None]
@@ -190,7 +190,7 @@ def test_a_process_that_ends_answers_the_request_of_a_connection_that_it_has_jus
     """Also without any time for the drain, as its client has connected for this request. One with an answer is idle."""
     peer = one.connect(b"")
     turn()
-    one.server.listener.close()
+    one.server.close()
     ending = gevent.spawn(finish_requests, [one.server], 0)
     turn()
     assert not ending.ready()
@@ -212,7 +212,7 @@ def test_a_connection_that_has_had_an_answer_keeps_no_process_from_its_end(one: 
 def test_the_next_connection_is_left_to_others_for_a_while(one: Process) -> None:
     """As long as this process is asked to; it does not accept in that time."""
     left = [0.0005, 0.0005]
-    one.server.listener.leave_s = lambda: left.pop() if left else 0.0
+    one.server.leave_s = lambda: left.pop() if left else 0.0
     hears(one.connect(asking()), b"one")
     assert left == []
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
-from headgate.transport import descriptors, http_admission, http_listener
+from headgate.transport import http_admission, http_server
 from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission, HttpConnections
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import BACKLOG, HttpLimits
@@ -29,7 +29,6 @@ from tests.support.listening import granted, places_of
 from tests.support.session_clock import until
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
-PEERS = 100
 
 
 class Connection:
@@ -80,7 +79,6 @@ class Door:
 
     def over(self, connection: Connection) -> None:
         self.connections.close(connection)
-        self.admission.hold()
 
     @property
     def ended(self) -> list[bool]:
@@ -90,7 +88,6 @@ class Door:
     def close(self) -> None:
         for connection in self.taken:
             connection.close()
-        self.admission.close()
         self._listener.close()
 
 
@@ -243,10 +240,7 @@ class TestReservedPlaces:
         """A door with three reserved places, and no room otherwise."""
         monkeypatch.setattr(http_admission, "has_room", lambda listener_fd: False)
         monkeypatch.setattr(http_admission, "places", lambda: 3)
-        monkeypatch.setattr(descriptors, "places", lambda: 3)
-        door = open_door()
-        door.admission.hold()
-        return door
+        return open_door()
 
     @pytest.mark.parametrize("path", ["/livez", "/healthz", "/metrics"])
     def test_a_health_page_is_answered(self, full: Door, path: str) -> None:
@@ -263,25 +257,17 @@ class TestReservedPlaces:
         assert HTTP_ENDED.labels("no descriptor")._value.get() == ended_before + 3
         assert [line["event"] for line in logs] == ["no room for new clients"]
 
-    @pytest.mark.parametrize("ended", [[True, True, False], [True, False]], ids=["three places", "two, as one is the gateway's"])
-    def test_who_waits_in_a_reserved_place_makes_room_for_those_who_come(
-        self, full: Door, monkeypatch: pytest.MonkeyPatch, ended: list[bool]
-    ) -> None:
+    def test_who_waits_in_a_reserved_place_makes_room_for_those_who_come(self, full: Door) -> None:
         """Half of them; not before a moment has passed, in which their requests could have come."""
-        if len(ended) == 2:
-            monkeypatch.setattr(descriptors, "places", lambda: 2)
-            full.admission._held.lend()
-        for _ in ended:
+        for _ in range(3):
             full.take()
         assert full.cannot_accept()
         assert not any(full.ended)
 
         assert full.cannot_accept()
-        assert full.ended == ended
+        assert full.ended == [True, True, False]
         assert full.pauses == [PLACES_TAKEN_PAUSE_S] * 2
-        for connection, is_ended in zip(full.taken, ended, strict=True):
-            if is_ended:
-                full.over(connection)
+        full.over(full.taken[0])
         full.take()
 
     def test_a_page_that_is_being_made_is_not_ended(self, full: Door) -> None:
@@ -292,37 +278,15 @@ class TestReservedPlaces:
             full.cannot_accept()
         assert full.ended == [False, True, False]
 
-    def test_a_reserve_that_is_short_of_a_descriptor_keeps_nobody_waiting_for_longer(
-        self, full: Door, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Refused peers that come again at once. A turn lasts as long as their requests, and the next ones get their places."""
-        monkeypatch.setattr(descriptors, "places", lambda: 2)  # the third is a connection of the gateway's own
-        full.admission._held.lend()
-        failures = ACCEPT_FAILURES._value.get()
-        for _ in range(PEERS):
-            if full.cannot_accept():
-                for connection in full.taken:
-                    full.over(connection)
-            else:
-                full.admission.take_in(Connection(), (ONE, 5), has_room=False)
-        assert set(full.pauses) == {PLACES_TAKEN_PAUSE_S}
-        assert sum(full.pauses) < 1
-        assert ACCEPT_FAILURES._value.get() == failures
-
-    def test_a_descriptor_of_the_reserve_is_held_again_when_the_connection_that_had_it_is_over(self, full: Door) -> None:
-        """Before anything else can have it."""
-        connection = full.take()
-        assert len(full.admission._held.held) == 2
-        full.over(connection)
-        assert len(full.admission._held.held) == 3
-
-    def test_nothing_is_accepted_for_a_while_when_no_descriptor_is_held(self, full: Door) -> None:
-        """A connection would get one of the gateway's own."""
-        full.admission._held.close()
-        full.admission.hold = lambda: None  # type: ignore[method-assign]
+    def test_nothing_is_accepted_for_a_while_without_any_descriptor(self, full: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Other code has the last one. A peer in a place makes room first."""
+        full.take()
+        monkeypatch.setattr(http_admission, "has_room", lambda listener_fd: None)
         failures = ACCEPT_FAILURES._value.get()
         assert full.cannot_accept()
-        assert (full.pauses, ACCEPT_FAILURES._value.get()) == ([ACCEPT_AGAIN_S], failures + 1)
+        full.over(full.taken[0])
+        assert full.cannot_accept()
+        assert (full.pauses, ACCEPT_FAILURES._value.get()) == ([PLACES_TAKEN_PAUSE_S, ACCEPT_AGAIN_S], failures + 1)
 
 
 Serve = Callable[..., HTTPServer]
@@ -374,7 +338,7 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypat
             return accepted
 
     monkeypatch.setattr(http_admission, "ACCEPT_AGAIN_S", 0.001)
-    monkeypatch.setattr(http_listener, "NativeSocket", FailsOnce)
+    monkeypatch.setattr(http_server, "NativeSocket", FailsOnce)
     with closing(gevent.socket.create_connection(serve().address, 30)) as peer:
         peer.sendall(ASK)
         assert peer.recv(1000).endswith(b"yes")
@@ -384,10 +348,10 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypat
 def test_a_server_that_was_closed_in_a_pause_stays_so(serve: Serve) -> None:
     """Its pause is over, and it has no listener any more."""
     server = serve()
-    server.listener.pause(0.0)
+    server._pause(0.0)
     server.close()
     gevent.sleep(0.001)
-    server.listener.accept()
+    server.accept()
     with pytest.raises(ConnectionRefusedError):
         gevent.socket.create_connection(server.address, 30)
 
@@ -427,8 +391,9 @@ def test_as_many_connections_may_wait_as_the_kernel_lets_wait() -> None:
     """All clients may come back at once, and one that finds no place in the queue is a second late, or three, or seven."""
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [])
     server.init_socket()
-    with closing(server.listener.socket):
-        assert places_of(server.listener.socket) == granted(BACKLOG)
+    assert server.socket is not None
+    with closing(server.socket):
+        assert places_of(server.socket) == granted(BACKLOG)
 
 
 STEPS = st.tuples(

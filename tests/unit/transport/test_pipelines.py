@@ -289,7 +289,7 @@ def test_a_drain_that_begins_meanwhile_ends_no_request(world: World, owner: int,
     for _ in range(20):
         gevent.sleep(0)
     for process in world.processes:
-        process.server.listener.close()
+        process.server.close()
     for _ in range(20):
         gevent.sleep(0)
     client.sendall(whole[at:])

@@ -4,7 +4,7 @@ In: an application's authenticator (otherwise tokens decide), settings, a Redis 
 path and passes everything else on to the application; `start` and `close`; `ready`.
 
 A client's life: HTTP (transport) → CONNECT (population/joining.py), for which access finds the identity → `welcome`, sent when
-the subscriptions of the handshake are active → requests, each acknowledged (requests/handlers.py) → leave, or a disconnect:
+the subscriptions of the handshake are active → requests, each acknowledged (requests/requests.py) → leave, or a disconnect:
 the identity has expired or was revoked (population/evictions.py), or the gateway stops (population/drain.py).
 """
 

@@ -1,6 +1,7 @@
 """Connections, clients and namespaces that record the gateway's calls. No sockets, no Redis."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 from headgate.auth.identity import Identity
@@ -98,6 +99,7 @@ class RecordedSockets:
 
     def __init__(self) -> None:
         self.environ: dict[str, dict[str, Any]] = {}
+        self.limits, self.engine = None, SimpleNamespace(cors=None)
 
     def environ_of(self, session_id: str) -> dict[str, Any]:
         return self.environ.get(session_id, {})

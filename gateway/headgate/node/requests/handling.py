@@ -1,6 +1,6 @@
 """Asks the pages of this gateway process whether their handlers have had an event, for a trace.
 
-In: a question that went to all processes (answers.py); answers of clients, which are requests (handlers.py). Out: a notice to
+In: a question that went to all processes (answers.py); answers of clients, which are requests (requests.py). Out: a notice to
 each client that would get the event's topic; the sums of the answers.
 
 Rules. 1. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has at most one open question, even if it reads

@@ -1,6 +1,6 @@
 """Runs functions of the application for requests of pages (`Headgate.on_request`).
 
-In: checked requests of joined clients, and their cancellations (handlers.py). Out: exactly one acknowledgement for each, with
+In: checked requests of joined clients, and their cancellations (requests.py). Out: exactly one acknowledgement for each, with
 the answer of the function, its refusal, `timed_out` or `request_failed`.
 
 Each function runs in its own greenlet, because an answer may take seconds and the client's other messages must not wait. A late

@@ -1,31 +1,61 @@
-"""Requests of clients, over Socket.IO or as a stream, and their answers.
+"""Answers requests of clients, each with an acknowledgement `{ok: true, …}` or `{ok: false, error}`.
 
-In: joined clients, from the population. Out: acknowledgements; events to Redis, from all callers of a moment together.
+In: Socket.IO events and HTTP requests of joined clients, from the population. Out: calls on their namespace, the publisher and
+Redis; the acknowledgement. Invalid and forbidden requests, and those over a limit, are refused with an error and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic, time
+from typing import Any
 
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity, PageRequest
+from headgate.delivery.client import Client
+from headgate.errors import (
+    AuthorizeFailed,
+    Forbidden,
+    HeadgateError,
+    InvalidRequest,
+    LimitReached,
+    Paused,
+    PayloadTooLarge,
+    Unauthorized,
+    UnauthorizedReason,
+)
+from headgate.events.event import check_event_id
+from headgate.events.topic import check_topic
+from headgate.events.wire import packets, requests
+from headgate.events.wire.packets import PRESENCE
+from headgate.events.wire.requests import PresenceAct, read_presence
 from headgate.node.access.access import Access
 from headgate.node.cluster.answers import Answering
 from headgate.node.cluster.cluster import Cluster
+from headgate.node.cluster.pauses import Pauses
+from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import Joining
+from headgate.node.presence.rooms import read_meta
+from headgate.redis.inbox import mark_seen, read_inbox
 from headgate.redis.questions import HANDLED, HandledQuestion
+from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from headgate.transport.socketio_face import ServedNamespace, SocketIOFace
+from headgate.transport.socketio_face import Later, RequestHandler, ServedNamespace, SocketIOFace
 
-from .handlers import Handlers
 from .handling import Handling
+from .page_requests import PageRequests
 from .publish_queue import PublishQueue
 from .streams import Streams
 
+Body = Mapping[str, Any]
+Request = Callable[[Namespace, Client, Body], dict[str, Any] | Later]
+
 
 class Requests:
-    """See the module. `publish_queues` has one queue per namespace, by name. `page_requests`: see `Handlers`."""
+    """See the module. `publish_queues` has one queue per namespace. `page_requests` are for functions of the application."""
 
     def __init__(
         self,
@@ -37,22 +67,230 @@ class Requests:
         publisher: Publisher,
         cluster: Cluster,
     ) -> None:
+        self._ephemeral_per_s = settings.ephemeral_per_s
+        self._ephemeral = Rates(settings.ephemeral_per_s, math.ceil(2 * settings.ephemeral_per_s))
+        self._sockets, self._publisher = sockets, publisher
+        self._logins, self._refusals, self._regranting = access.logins, access.refusals, access.regranting
+        self._redis, self._pauses, self._process_stats = cluster.redis, cluster.pauses, cluster.process_stats
         self.publish_queues = {name: PublishQueue(publisher, each.receipts.published) for name, each in namespaces.items()}
-        handling = Handling(namespaces)
-        cluster.answers.add({HANDLED: Answering(HandledQuestion, handling.find)})
-        handlers = Handlers(settings, sockets, access, cluster, publisher, self.publish_queues, handling)
-        self.page_requests = handlers.page_requests
+        self._handling = Handling(namespaces)
+        cluster.answers.add({HANDLED: Answering(HandledQuestion, self._handling.find)})
+        self.page_requests = PageRequests(settings)
+        handlers = {name: self.handlers(namespace) for name, namespace in namespaces.items()}
         self.streams = Streams(namespaces, settings, joining, handlers, sockets)
-        for namespace in namespaces.values():
+        for name, namespace in namespaces.items():
             served = ServedNamespace(
-                f"/{namespace.name}".encode(),
+                f"/{name}".encode(),
                 connect=partial(joining.connect, namespace),
                 disconnect=partial(joining.leave, namespace),
-                requests=handlers.requests(namespace),
-                unknown=partial(handlers.unknown, namespace),
+                requests=handlers[name],
+                unknown=partial(self.unknown, namespace),
             )
             sockets.serve(served)
 
     def close(self) -> None:
         """End every stream. Idempotent."""
         self.streams.close()
+
+    def handlers(self, namespace: Namespace) -> dict[str, RequestHandler]:
+        """Return the request handlers for the clients of a namespace, by request name."""
+
+        def acknowledged(request: Request) -> RequestHandler:
+            def answer(session: str, *arguments: object) -> dict[str, Any] | Later:
+                return self._answer(namespace, session, arguments, request)
+
+            return answer
+
+        return {
+            packets.SUBSCRIBE: acknowledged(_subscribe),
+            packets.UNSUBSCRIBE: acknowledged(_unsubscribe),
+            packets.REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
+            packets.HISTORY: acknowledged(lambda namespace, client, body: namespace.history(client, body)),
+            packets.PUBLISH: acknowledged(self._publish),
+            packets.REFRESH: acknowledged(self._refresh),
+            packets.SEEN: acknowledged(self._seen),
+            packets.INBOX: acknowledged(self._inbox),
+            packets.REQUEST: acknowledged(self._request),
+            packets.CANCEL: acknowledged(self._cancel),
+            packets.PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
+            packets.HANDLED: acknowledged(self._handling.take),
+            packets.VITALS: acknowledged(lambda namespace, client, body: self._process_stats.answer(client.identity, body)),
+        }
+
+    def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
+        """Refuse a request with any other name."""
+        return packets.refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _answer(
+        self, namespace: Namespace, session: str, arguments: tuple[object, ...], request: Request
+    ) -> dict[str, Any] | Later:
+        client = namespace.clients.get(session)
+        try:
+            if client is None:
+                raise Unauthorized(UnauthorizedReason.LEFT)
+            if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
+                raise InvalidRequest("expected one object as the argument")
+            # `data` is checked when it is encoded, with a separate error.
+            requests.check_text({name: value for name, value in arguments[0].items() if name != "data"})
+            answer = request(namespace, client, arguments[0])
+            return answer if callable(answer) else packets.ok(**answer)
+        except HeadgateError as error:
+            return packets.refused(self._refusals.refuse(namespace.name, client, error))
+
+    def _publish(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        unknown, ephemeral = set(body) - {"topic", "data", "id", "ephemeral"}, body.get("ephemeral", False)
+        if unknown or "data" not in body or not isinstance(ephemeral, bool):
+            raise InvalidRequest("publish takes {topic, data, id?, ephemeral?: true or false}")
+        topic = check_topic(body.get("topic"))
+        if not client.identity.may_publish(topic):
+            raise Forbidden("publish to", topic)
+        self._pauses.check_publish(namespace.name)
+        event_id = check_event_id(body["id"]) if body.get("id") is not None else None
+        try:
+            if ephemeral:
+                self._check_ephemeral(client)
+                user = client.identity.user
+                return {"id": self._publisher.publish_ephemeral(topic, body["data"], event_id, namespace.name, by=user)}
+            prepared = self._publisher.prepare(topic, body["data"], event_id, namespace.name, by=client.identity.user)
+            (receipt,) = self.publish_queues[namespace.name].publish([prepared])
+            if isinstance(receipt, HeadgateError):
+                raise receipt
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(error.size, error.limit, "gateway") from error
+        return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _request(self, namespace: Namespace, client: Client, body: Body) -> Later:
+        """Begin a request for a function of the application. Its data is checked as published data is."""
+        name, data, request_id, timeout_s = requests.read_asked(body)
+        if not client.identity.may_publish(name):
+            raise Forbidden("request", name)
+        self._pauses.check_publish(namespace.name)
+        try:
+            prepared = self._publisher.prepare(name, data, request_id, namespace.name, by=client.identity.user)
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(error.size, error.limit, "gateway") from error
+        request = PageRequest(name, data, client.identity, namespace.name, prepared.id)
+        return self.page_requests.begin(client.account, request, timeout_s, client.connection)
+
+    def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Stop a request of the same user. An ended request is not a fault."""
+        return {"cancelled": self.page_requests.cancel(client.account, requests.read_cancel(body))}
+
+    def _check_ephemeral(self, client: Client) -> None:
+        user = client.identity.user
+        if wait_s := self._ephemeral.spend(client.session if user == ANONYMOUS else user, monotonic()):
+            raise LimitReached("ephemeral_per_s", self._ephemeral_per_s, wait_s)
+
+    def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        ids = requests.read_seen(body)
+        if client.identity.user == ANONYMOUS:
+            raise Forbidden("say what was seen by", ANONYMOUS)
+        mark_seen(self._redis, namespace.name, client.identity.user, ids)
+        return {"seen": len(ids)}
+
+    def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Return a part of the user's inbox, with every event that the client has had here, or claims to have had elsewhere."""
+        before, limit, had = requests.read_inbox_part(body)
+        identity = client.identity
+        if identity.own_topics is None:
+            raise Forbidden("read the inbox of", identity.user)
+        read = partial(read_inbox, self._redis, namespace.name, identity.user, before, limit)
+        page = namespace.current_inbox(read, had, client)
+        return {name: getattr(page, name) for name in page.__struct_fields__}
+
+    def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Take another token of the same user. Subscriptions without its grant end, with a notice before the answer."""
+        token = requests.read_refresh(body)
+        environ = environ_of(client, self._sockets)
+        identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
+        if identity.user != client.identity.user:
+            raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
+        if client.auth is not None:
+            client.auth = {**client.auth, "token": token}
+        self._regranting.take(client, identity)
+        left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
+        return {"user": identity.user, "expires_in_s": left_s}
+
+
+def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+    subscription = namespace.subscribe(client, body)
+    return {**subscription.answer, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
+
+
+def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+    """End a subscription. A missing one is not a fault."""
+    pattern = requests.read_subscription(body).pattern
+    namespace.subscriptions.end(pattern, client)
+    return {"pattern": pattern}
+
+
+def _unknown_request(name: str) -> InvalidRequest:
+    known = (
+        packets.SUBSCRIBE, packets.UNSUBSCRIBE, packets.REPLAY, packets.PUBLISH, packets.REFRESH, packets.SEEN, packets.INBOX,
+        packets.HISTORY, packets.PRESENCE, packets.REQUEST, packets.CANCEL,
+    )  # fmt: skip
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")
+
+
+# -- presence: a topic needs the same grant as a subscription to it -----------------------------------------------------
+
+
+def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer `enter`, `watch`, `page` or `leave`. While the namespace is paused, entries are refused and members stay.
+
+    Waits for Redis at the first request for a topic in this process.
+
+    Raises:
+        InvalidRequest, InvalidTopic, Forbidden, AuthorizeFailed, LimitReached, PayloadTooLarge, Paused, BusUnavailable: nothing
+            has changed.
+        Unauthorized: the client left during the call.
+    """
+    act, topic, meta, after = read_presence(body)
+    presence, session = namespace.presence, client.session
+    if not presence.settings.max_presence_topics:
+        raise LimitReached("presence_topics", 0)
+    if act is PresenceAct.LEAVE:
+        presence.rooms.leave(session, topic)
+        return {"topic": topic}
+    _check(namespace, client, topic)
+    if act is PresenceAct.PAGE:
+        return presence.rooms.page(session, topic, after)
+    if act is PresenceAct.ENTER:
+        pauses.check_enter(namespace.name)
+        meta = read_meta(meta, client.identity.user, presence.settings.max_presence_meta_bytes)
+    _prepare(namespace, client, topic)
+    if act is PresenceAct.WATCH:
+        return presence.rooms.watch(session, topic, connection_of(client))
+    try:
+        pauses.check_enter(namespace.name)  # again, because Redis or the application may have taken seconds
+    except Paused:
+        presence.rooms.leave_unless_in(session, topic)
+        raise
+    return presence.enter(session, topic, connection_of(client), client.identity.user, meta)
+
+
+def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
+    """Prepare a topic for a client that may have it. Its grants may change during the wait for Redis or the application."""
+    presence, session = namespace.presence, client.session
+    checked: Identity | None = None  # the identity at the last check of the topic, if the client had it by then
+    while client.identity is not checked or topic not in presence.topics_of(session):
+        presence.prepare(session, topic)
+        if namespace.is_in(client):
+            checked = client.identity
+            try:
+                _check(namespace, client, topic)
+            except (Forbidden, AuthorizeFailed):
+                presence.rooms.leave(session, topic)
+                raise
+        if not namespace.is_in(client):
+            presence.gone(session, in_order=True)
+            raise Unauthorized(UnauthorizedReason.LEFT)
+
+
+def _check(namespace: Namespace, client: Client, topic: str) -> None:
+    """Refuse a topic that a client may not have. May wait for the application. Raises Forbidden, AuthorizeFailed."""
+    if not client.identity.may_subscribe(topic):
+        raise Forbidden("see who is in", topic)
+    namespace.authorizing.check(client, topic, PRESENCE)

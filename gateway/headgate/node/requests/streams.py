@@ -32,10 +32,9 @@ from headgate.settings.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import STATUS_LINES, Answer, error_answer, http_error, status_of
 from headgate.transport.http_connection import HttpConnection
-from headgate.transport.socketio_face import Later, SocketIOFace
+from headgate.transport.socketio_face import Later, RequestHandler, SocketIOFace
 from headgate.transport.stream import Stream
 
-from .handlers import Handlers
 from .stream_request import ALONE, Wanted, one_of, read_body, read_posted, read_query, read_wanted
 
 if TYPE_CHECKING:
@@ -69,13 +68,17 @@ _PREFLIGHT = (
 
 
 class Streams:
-    """See the module."""
+    """See the module. `handlers` are those of requests, by namespace and name."""
 
     def __init__(
-        self, namespaces: Mapping[str, Namespace], settings: Settings, joining: Joining, handlers: Handlers, sockets: SocketIOFace
+        self,
+        namespaces: Mapping[str, Namespace],
+        settings: Settings,
+        joining: Joining,
+        handlers: Mapping[str, dict[str, RequestHandler]],
+        sockets: SocketIOFace,
     ) -> None:
-        self._namespaces, self._settings, self._joining = namespaces, settings, joining
-        self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
+        self._namespaces, self._settings, self._joining, self._handlers = namespaces, settings, joining, handlers
         self._limits, self._cors = sockets.limits, sockets.engine.cors
         self._open: set[Stream] = set()
 

@@ -15,9 +15,8 @@ from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.health import State
 from headgate.node.population.evictions import Evictions
-from headgate.node.requests.handlers import Handlers
-from headgate.node.requests.handling import Handling
 from headgate.node.requests.publish_queue import PublishQueue
+from headgate.node.requests.requests import Requests
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
@@ -74,11 +73,12 @@ class Desk:
         self.admission, self.logins, self.expiry, self.pauses = access.admission, access.logins, access.expiry, cluster.pauses
         self.admission.join(self.client.real(), None)
         queue = PublishQueue(cast(Publisher, self.publisher), list) if queued else cast(PublishQueue, self.publisher)
-        publisher, queues = cast(Publisher, self.publisher), {name: queue}
-        self.handlers = Handlers(settings, sockets, access, cluster, publisher, queues, Handling({}))
-        self.page_requests = self.handlers.page_requests
+        publisher = cast(Publisher, self.publisher)
+        self.whole = Requests(settings, sockets, {}, access, cast(Any, None), publisher, cluster)
+        self.whole.publish_queues = {name: queue}
+        self.page_requests = self.whole.page_requests
         self.page_requests.answerers = {"orders.price": lambda request: [request.data, request.identity.user, request.id]}
-        self.requests = self.handlers.requests(self.namespace.real())
+        self.requests = self.whole.handlers(self.namespace.real())
 
     def ask(self, name: str, *arguments: object, session: str = "s") -> dict[str, Any]:
         answer = self.requests[name](session, *arguments)
@@ -90,7 +90,7 @@ class Desk:
         return dict(answer)
 
     def unknown(self, name: str) -> dict[str, Any]:
-        return self.handlers.unknown(self.namespace.real(), name, "s")
+        return self.whole.unknown(self.namespace.real(), name, "s")
 
 
 def code(answer: dict[str, Any]) -> str:
@@ -258,7 +258,7 @@ def test_events_that_a_user_has_seen_are_remembered(monkeypatch: pytest.MonkeyPa
             raise BusUnavailable("Redis does not say")
         seen.append((namespace, user, ids))
 
-    monkeypatch.setattr("headgate.node.requests.handlers.mark_seen", mark_seen)
+    monkeypatch.setattr("headgate.node.requests.requests.mark_seen", mark_seen)
     desk = Desk()
     assert desk.ask("seen", {"ids": ["e-1", "e-2"]}) == {"ok": True, "seen": 2}
     assert seen == [("notifications", "ana", ["e-1", "e-2"])]

@@ -81,7 +81,7 @@ class Namespace:
         self.retention_s = inf
         self._turns = Turns()  # for all other greenlets, between the slices of the bus's work
         self._round: Greenlet | None = None  # sends cursors to clients now
-        self._count_join: dict[bool | None, Callable[[], object]] = {}
+        self._count_join = {resumed: JOINS.labels(name, kind).inc for resumed, kind in _JOIN_KINDS.items()}
         self._matcher = matcher
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
@@ -345,10 +345,7 @@ class Namespace:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _resumed(self, resumed: bool | None, start: Position | None = None) -> tuple[bool | None, Position | None]:
-        count = self._count_join.get(resumed)
-        if count is None:
-            count = self._count_join[resumed] = JOINS.labels(self.name, _JOIN_KINDS[resumed]).inc
-        count()
+        self._count_join[resumed]()
         return resumed, start
 
     def _delivery_values(self) -> dict[tuple[str, str, str], float]:

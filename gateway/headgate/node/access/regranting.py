@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic, time
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -59,7 +60,7 @@ class Regranting:
         self._admission, self._evictions, self._redis, self._now_s = admission, evictions, redis, now_s
         self.regrants = logins.regrants
         self._timer: Watcher | None = None
-        self._turns: dict[str, tuple[LockLike, list[None]]] = {}
+        self._turns: WeakValueDictionary[str, LockLike] = WeakValueDictionary()  # of users with a call under way
         self.checking: Greenlet | None = None  # runs after possibly missed changes
         self._noted: dict[str, float] = {}  # user with changed explicit grants and unchecked clients → since when
 
@@ -143,23 +144,13 @@ class Regranting:
         """Check a user's grants again for each client here; return how many. One call at a time per user. May wait."""
         self._noted.pop(user, None)
         self._logins.rights_changed(user)
-        turn, waiting = self._turns.setdefault(user, (Lock(), []))
-        waiting.append(None)
-        try:
-            with turn:
-                self._read_again(user)
-                return self._regrant(self._admission.of_user(user))
-        finally:
-            waiting.pop()
-            if not waiting:
-                self._turns.pop(user, None)
-
-    def _read_again(self, user: str) -> None:
-        """Read a user's explicit grants from Redis. Of two requests at once, the later one may arrive here first."""
-        with suppress(HeadgateError):  # the announced grants count even if a failover has just lost them
-            if (stored := read_regrant(self._redis, user)) is not None:
-                explicit, left_s = stored
-                self.regrants.put(user, explicit if left_s > 0 else None, left_s)
+        with self._turns.setdefault(user, Lock()):
+            # Of two requests at once, the later one may arrive here first.
+            with suppress(HeadgateError):  # the announced grants count even if a failover has just lost them
+                if (stored := read_regrant(self._redis, user)) is not None:
+                    explicit, left_s = stored
+                    self.regrants.put(user, explicit if left_s > 0 else None, left_s)
+            return self._regrant(self._admission.of_user(user))
 
     def read_all(self, redis: Redis) -> None:
         """Read all explicit grants after possibly missed changes, and check their users again. Waits for Redis."""
@@ -182,14 +173,11 @@ class Regranting:
         return count
 
     def _regrant_client(self, client: Client) -> None:
-        with suppress(Unauthorized):  # it has left
-            self._namespaces[client.namespace].subscriptions.check_in(client)
-            self._give_new_grants(client)
-
-    def _give_new_grants(self, client: Client) -> None:
         explicit = self.regrants.of(client.identity.user)
+        if not self._namespaces[client.namespace].is_in(client):
+            return
         if explicit is not None:
-            self.take(client, explicit.over(client.identity), is_notified=True)
+            self._take_new(client, explicit.over(client.identity))
         elif client.auth is None and client.identity.user != ANONYMOUS:
             until_s = time() + RENEW_WITHIN_S
             self._admission.expiry.set(client, min(until_s, client.identity.expires_at or until_s))
@@ -213,4 +201,8 @@ class Regranting:
                 self._evictions.refused([client], error)
             return
         if client.identity is before:  # otherwise a refresh has brought a newer one
+            self._take_new(client, identity)
+
+    def _take_new(self, client: Client, identity: Identity) -> None:
+        with suppress(Unauthorized):  # it has left
             self.take(client, identity, is_notified=True)

@@ -36,6 +36,14 @@ from headgate.settings.settings import Settings
             RedisUrl(Kind.SOCKET, False, (), path="/run/a b@c", database=4, username="u", password="p"),
         ),
         ("redis+sentinel://a,b:1/main/2", RedisUrl(Kind.SENTINELS, False, (("a", 26379), ("b", 1)), primary="main", database=2)),
+        (
+            "rediss+sentinel://ana:pa%40ss@s1:1,[::1]:2/my%20main/3?sentinel_username=sam&sentinel_password=s%26&sentinel_tls=no"
+            "&ssl_ca_certs=ca.pem",
+            RedisUrl(
+                *(Kind.SENTINELS, True, (("s1", 1), ("::1", 2)), "", "my main", 3, "ana", "pa@ss", (("ssl_ca_certs", "ca.pem"),)),
+                sentinel=(("username", "sam"), ("password", "s&"), ("tls", False)),
+            ),
+        ),
         ("rediss+cluster://a,b:1/0", RedisUrl(Kind.CLUSTER, True, (("a", 6379), ("b", 1)))),
         ("redis://straße.example", RedisUrl(Kind.SERVER, False, (("xn--strae-oqa.example", 6379),))),
     ],
@@ -86,6 +94,8 @@ def test_a_url_becomes_a_value(url: str, value: RedisUrl) -> None:
         ("unix://host/path", "names a host before the path"),
         ("redis+sentinel://a", "names no primary"),
         ("redis+sentinel://a,/m", "names no host"),
+        ("redis+sentinel:///m", "names no host"),
+        ("redis+sentinel://a/m/zero", "wrong database"),
         ("redis+sentinel://a/m?sentinel_tls=maybe", "option sentinel_tls; expected yes or no"),
         ("redis+sentinel://a/m?sentinel_tls=", "option sentinel_tls; expected yes or no"),
         ("rediss://h?ssl_check_hostname=%20", "option ssl_check_hostname; expected yes or no"),

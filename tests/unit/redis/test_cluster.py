@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, SettingsError
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.client import call, database, open_client
 from headgate.redis.cluster import Topology, is_cluster, key_of, read_slots, slot_of
-from headgate.redis.connections import is_open, redacted_address
+from headgate.redis.connections import redacted_address
 from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.settings.settings import Settings
 from tests.support.processes import in_child
@@ -79,30 +79,11 @@ def test_each_node_has_the_credentials_and_options_of_the_url(url: str, plain: s
     assert address.at(address.hosts[0]) == replace(read_url(plain), kind=Kind.NODE)
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        *((f"redis+cluster://{rest}", "the Redis URL .*expected") for rest in ("", "a:70000", "a,,b", "a/x", ":pw@")),
-        ("redis+cluster://a/3", "the Redis URL names database 3, and a Cluster has only database 0"),
-    ],
-)
-def test_a_url_that_is_none_is_refused_without_repeating_it(url: str, said: str) -> None:
-    """It may hold a password."""
-    with pytest.raises(BusRefused, match=said) as caught:
-        open_client(url)
-    assert "pw" not in caught.value.message
-    with pytest.raises(SettingsError):
-        Settings.read({"HEADGATE_REDIS_URL": url})
-
-
 def test_an_address_shows_no_secret() -> None:
     """Not in a log, nor as the name of its database."""
     url = "redis+cluster://u:hunter2@h1:1,h2:2"
     assert redacted_address(url) == "the Cluster of h1:1, h2:2"
     assert database(open_client(url)) == "the Cluster of h1:1, h2:2/0"
-    assert not is_open(url)
-    assert is_open("redis+cluster://127.0.0.1,h2")
-    assert not is_open("redis+cluster://127.0.0.1,[::1]")
 
 
 @pytest.mark.parametrize(

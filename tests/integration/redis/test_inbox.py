@@ -20,12 +20,14 @@ from headgate.redis.inbox import (
     MAX_BYTES,
     MAX_ITEMS,
     MAX_MUTES,
+    MAX_SEEN,
+    SEEN_S,
     UserFacts,
     mark_seen,
     plain_topic,
     read_user_facts,
 )
-from headgate.redis.keys import epochs_key, head_key, inbox_key, log_key, mutes_key
+from headgate.redis.keys import epochs_key, head_key, inbox_key, log_key, mutes_key, seen_key
 from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.wall_clock import ASKING, TOLD, WallClock
@@ -311,7 +313,22 @@ def test_facts_say_what_the_user_has_done_about_an_event(inbox: Inbox, redis_cli
 
     assert [facts[:2] for facts in found] == [(True, False), (True, False), (False, True), (False, False)]
     assert read_user_facts(redis_client, "notifications", "ana", "news", "c") == UserFacts(is_shown=True)
-    assert read_user_facts(redis_client, "notifications", "ben", "news", "c") == UserFacts()
+    for namespace, user, event_id in (("notifications", "ben", "c"), ("other", "ana", "c"), ("notifications", "ana", "d")):
+        assert read_user_facts(redis_client, namespace, user, "news", event_id) == UserFacts()
+
+
+def test_only_the_newest_shown_events_of_a_user_are_kept_for_a_day(redis_client: Client) -> None:
+    """A browser that reports without end fills nothing."""
+    key = seen_key("notifications", "ana")
+    for page in range(MAX_SEEN // 100 + 1):
+        mark_seen(redis_client, "notifications", "ana", [f"{page}-{number:02}" for number in range(100)])
+        if page == 0:
+            # A second passes between two pages, as far as the scores show.
+            call(redis_client, "ZUNIONSTORE", key, 1, key, "WEIGHTS", "0.5")
+    assert call(redis_client, "ZCARD", key) == MAX_SEEN
+    assert not read_user_facts(redis_client, "notifications", "ana", "news", "0-50").is_shown
+    assert read_user_facts(redis_client, "notifications", "ana", "news", f"{MAX_SEEN // 100}-99").is_shown
+    assert 0 < call(redis_client, "TTL", key) <= SEEN_S
 
 
 @pytest.mark.parametrize(

@@ -94,20 +94,6 @@ def test_a_head_is_read_before_another_process_has_begun_its_epoch(client: Clien
     assert log_of(client).head(old).lineage is None
 
 
-def test_data_that_was_put_back_is_never_continued_under_the_same_epoch(client: Client) -> None:
-    """The same process, with an older copy of the log. The offsets come again, the epoch does not."""
-    old, _ = publish(client)
-    copied = copy(client)
-    lost = [publish(client) for _ in range(3)]
-    put_back(client, copied)
-
-    again = [publish(client) for _ in range(5)]
-
-    assert not {*lost} & {*again}
-    assert [offset for _, offset in again] == [2, 3, 4, 5, 6]
-    assert lineage_of(client).end_of(old, 6) == 1
-
-
 HEAD_QUESTION: Report = ("FCALL_RO", "headgate_head", 1, KEY)
 VERSION_QUESTION: Report = ("FCALL_RO", "headgate_version", 0, "server")
 EITHER_QUESTION = pytest.mark.parametrize("question", [HEAD_QUESTION, VERSION_QUESTION], ids=["head", "version"])
@@ -336,22 +322,6 @@ def test_old_epochs_are_forgotten_in_the_end(client: Client) -> None:
     assert call(client, "HLEN", EPOCHS) <= 257
     assert lineage.end_of(epochs[0], 270) is None
     assert lineage.end_of(epochs[-2], 270) == 269
-
-
-def test_a_refused_publish_begins_no_epoch(client: Client) -> None:
-    """A refused event leaves the lineage as it is."""
-    old, _ = publish(client)
-    forget(client)
-    call(client, "ACL", "SETUSER", "half", "on", "nopass", "~*", "&*", "+@all", "-xadd")
-    limited = open_client(_as_user(client, "half"), timeout_s=30)
-    try:
-        with pytest.raises(Exception, match="may not"):
-            publish(limited)
-    finally:
-        limited.close()
-
-    assert call(client, "HGET", HEAD, "epoch").decode() == old
-    assert call(client, "HGETALL", EPOCHS) == {old.encode(): b"1 0"}
 
 
 def test_a_killed_server_never_repeats_a_position(start_redis: Callable[..., EmbeddedRedis], tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """presence.lua on a real Redis, beside the model of it that the unit tests use."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from headgate.redis import presence as store
-from headgate.redis.client import Client, call
-from headgate.redis.keys import presence_key
-from headgate.redis.presence_entries import Entry, TopicWrite, Written, encode_entry
+from headgate.redis.client import Client, call, call_all
+from headgate.redis.connections import Command
+from headgate.redis.keys import presence_key, presence_members_key
+from headgate.redis.presence_entries import LEASE_S, Entry, TopicWrite, Written, encode_entry
 from tests.support.presence_world import ModelStore
 from tests.support.redis_server import full_memory
 
@@ -65,6 +67,43 @@ def test_the_library_keeps_members_as_the_model_does(redis_client: Client, seed:
     for process in PROCESSES:
         store.forget(redis_client, NAMESPACE, process, None, events=False)
     assert call(redis_client, "KEYS", "hg:*") == []
+
+
+def test_a_page_has_the_members_of_live_processes_by_name(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, whatever the name. A user gone in between is counted, and is not there; a hash without a number is none."""
+
+    def page(after: str | None, limit: int | None) -> tuple[int, list[str], str | None]:
+        count, members, next_ = store.read_page(redis_client, NAMESPACE, "t", after, limit)
+        return count, [f"{member.user} {member.connections}" for member in members], next_
+
+    assert not store.any_process(redis_client, NAMESPACE)
+    assert page(None, None) == (0, [], None)
+    for process, users in (("p1", ["ü", "ana", "#", "ben"]), ("p2", ["ben", "\0x"]), ("dead", ["eve"])):
+        store.beat(redis_client, NAMESPACE, process)
+        write = TopicWrite("t", 0, 1, len(users), [(user, value(1)) for user in users], [], b"[]")
+        store.write(redis_client, NAMESPACE, process, [write], events=False)
+    call(redis_client, "ZINCRBY", presence_key(NAMESPACE), -round(1000 * LEASE_S + 1000), "dead")
+    everyone = ["\0x 1", "# 1", "ana 1", "ben 2", "ü 1"]
+
+    assert store.any_process(redis_client, NAMESPACE)
+    assert page(None, None) == (5, everyone, None)
+    assert [page(None, 3), page("ana", 2), page("ana", 1)] == [
+        (5, everyone[:3], "ana"),
+        (5, everyone[3:], None),
+        (5, ["ben 2"], "ben"),
+    ]
+
+    def read_late(client: Client, commands: list[Command]) -> list[Any]:
+        if commands[0][0] == "HMGET":
+            store.write(client, NAMESPACE, "p1", [TopicWrite("t", 1, 2, 2, [], ["ana", "#"], b"[]")], events=False)
+        return call_all(client, commands)
+
+    monkeypatch.setattr(store, "call_all", read_late)
+    assert page(None, 3) == (5, ["\0x 1"], "ana")
+    call(redis_client, "HDEL", presence_members_key(NAMESPACE, "t", "p1"), "#")
+    assert page(None, None) == (2, ["\0x 1", "ben 1"], None)
+    call(redis_client, "UNLINK", presence_members_key(NAMESPACE, "t", "p2"))
+    assert store.read_written(redis_client, NAMESPACE, "t").keys() == {"dead"}
 
 
 def test_a_process_that_beats_again_is_not_taken_out(redis_client: Client) -> None:

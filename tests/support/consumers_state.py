@@ -5,11 +5,11 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headgate.consumers.base import Progress
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call
-from headgate.redis.inbox import UserFacts
 from headgate.redis.keys import group_in_log, group_key, log_key
 
 
@@ -21,31 +21,21 @@ def count_leased(client: Client, group: str) -> int:
 
 
 class MemoryState:
-    """Satisfies base.State. `handled_ms` is where the group stands; None: everything has been handled."""
+    """Satisfies base.State, without what only routing uses. `handled_ms` is where the group stands; None: at the end."""
+
+    window: Any
+    user_facts: Any
+    record: Any
 
     def __init__(self, now_s: float = 1_000_000.0) -> None:
         self.now_s = now_s
         self.handled_ms: int | None = None
         self.leased = True
-        self.shown: set[tuple[str, str]] = set()
-        self.read: set[tuple[str, str]] = set()
-        self.muted: dict[str, frozenset[str]] = {}
-        self.recorded: list[tuple[str, str, str]] = []
         self.on_call: Callable[[str], None] = lambda method: None
         self.calls: list[str] = []
-        self._windows: dict[str, float] = {}
         self._rates: dict[str, dict[object, float]] = defaultdict(dict)
         self._counters: dict[tuple[str, int], float] = defaultdict(float)
         self._kept: dict[str, bytes] = {}
-
-    def window(self, name: str, length_s: float) -> float | None:
-        """As base.State."""
-        self._called("window")
-        ends_s = self._windows.get(name, 0.0)
-        if ends_s > self.now_s:
-            return ends_s
-        self._windows[name] = self.now_s + length_s
-        return None
 
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
         """As base.State."""
@@ -81,16 +71,6 @@ class MemoryState:
         """Return `leased`."""
         self._called("lease")
         return self.leased
-
-    def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
-        """Return its facts in `read`, `shown` and `muted`."""
-        self._called("user_facts")
-        return UserFacts((topic, event_id) in self.read, (user, event_id) in self.shown, self.muted.get(user, frozenset()))
-
-    def record(self, user: str, event_id: str, outcome: str) -> None:
-        """Add it to `recorded`."""
-        self._called("record")
-        self.recorded.append((user, event_id, outcome))
 
     def progress(self) -> Progress:
         """As base.State."""

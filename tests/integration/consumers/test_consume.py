@@ -198,16 +198,6 @@ def test_it_names_each_consumer_and_its_place(supervised: Supervised, sink_here:
     ]
 
 
-def test_only_named_ones_run(supervised: Supervised, sink_here: SinkFolder, publisher: Publisher, redis_client: Client) -> None:
-    """The others' groups are not even made."""
-    sink_here.configure("".join(SINK_TABLE.format(name=name, more='start = "oldest"') for name in ("first", "second")))
-    publisher.publish("orders.1", 1)
-
-    supervised.run(configuration("second"), lambda: sink_here.wait_for("orders.1"))
-
-    assert groups(redis_client) == ["second"]
-
-
 def test_a_process_finishes_its_work_when_it_is_stopped(
     start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
 ) -> None:

@@ -90,18 +90,6 @@ def test_instances_add_up_and_one_of_them_tells(
     assert alerts_in(redis_client) == [("users.ann.alerts.failing", "firing")]
 
 
-def test_every_key_ends(redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts, records and the lease."""
-    monkeypatch.setattr(monitoring, "LEASE_S", 600.0)  # so that it does not end before the check
-    instance = Instance(redis_url, redis_client, publisher, RATE)
-    publisher.publish("orders.1.failed", {})
-    instance.handle(instance.take(9))
-    instance.monitoring.tick()
-    keys = call(redis_client, "KEYS", "*:state:*")
-    assert len(keys) == 3
-    assert all(call(redis_client, "PTTL", key) > 0 for key in keys)
-
-
 def test_silence_is_no_silence_while_events_are_leased(redis_url: str, redis_client: Client, publisher: Publisher) -> None:
     """For longer than the window, as Redis' clock has it; reported after that time, when it is one."""
     instance = Instance(redis_url, redis_client, publisher, SILENCE)

@@ -564,20 +564,6 @@ def test_a_refused_acknowledgement_is_told(
     limited.close()
 
 
-def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, publisher: Publisher) -> None:
-    """And once more when Redis has lost it, whatever comes first then."""
-    assert GROUP_LIBRARY.loaded_version(redis_client) is None
-    store.open("new")
-    publisher.publish("a", 1)
-    call(redis_client, "FUNCTION", "FLUSH")
-    page = take(store)
-    call(redis_client, "FUNCTION", "FLUSH")
-    store.settle([done(page.work[0])])
-
-    assert count_leased(redis_client, "mail") == 0
-    assert GROUP_LIBRARY.loaded_version(redis_client) == GROUP_LIBRARY.version
-
-
 def test_a_consumer_that_starts_replaces_an_older_library(redis_client: Client, store: Store) -> None:
     """A newer one stays."""
     for loaded, after in ((GROUP_LIBRARY.version - 1, GROUP_LIBRARY.version), (GROUP_LIBRARY.version + 1,) * 2):

@@ -428,15 +428,6 @@ def test_preview_names_what_would_count() -> None:
     assert monitoring.preview(site.event("other")) == "nothing counts it"
 
 
-def test_a_known_name_does_not_change_a_metric_of_another_consumer() -> None:
-    """The consumer's name distinguishes the counters."""
-    one, other = Site(COUNTING), Site(COUNTING)
-    one.start().handle_many([one.event("orders.1.paid")])
-    other.start()
-    assert one.samples()["headgate_monitored_events_total:orders"] == 1
-    assert other.samples()["headgate_monitored_events_total:orders"] == 0
-
-
 @given(st.booleans(), st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40), st.none() | st.integers(1, 9)), max_size=40))
 def test_every_notice_is_published_once_whenever_it_dies(at_once: bool, steps: list[tuple[int, int, int | None]]) -> None:
     """Events, seconds, and the step of judging (a call of the state, before or after publishing) at which it dies, if it does.

@@ -1,5 +1,6 @@
-"""The webhook with a post in memory: its requests, the pauses that a receiver asks for, and the faults of its options."""
+"""The webhook with a post in memory: its requests, their signatures, the pauses that a receiver asks for, faults of options."""
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from standardwebhooks.webhooks import Webhook as Verifier
 
 from headgate.consumers.base import Reject, Retry
 from headgate.consumers.webhook import consumer as webhook
-from headgate.consumers.webhook.consumer import EXPECTED_SECRET, Webhook, WebhookOptions
+from headgate.consumers.webhook.consumer import EXPECTED_SECRET, Webhook, WebhookOptions, read_secrets, sign
 from headgate.consumers.webhook.post import Answer, HttpPost
 from headgate.settings.options import read_options
 from tests.support.certificates import Authority
@@ -88,21 +89,51 @@ def test_every_secret_of_a_rotation_signs(post: MemoryPost, monkeypatch: pytest.
         assert Verifier(known).verify(body, headers)
 
 
-def test_headers_of_the_operator_go_along(post: MemoryPost) -> None:
-    """A token for the receiver's own front door."""
-    make(post, headers={"Authorization": "Bearer abc", "X-Team": "on call"}).handle(DELIVERY)
+@pytest.mark.parametrize("headers", [{"Authorization": "Bearer abc", "X-Team": "us"}, {"User-Agent": "A"}, {"user-agent": "A"}])
+def test_headers_of_the_operator_go_along(post: MemoryPost, headers: dict[str, str]) -> None:
+    """A token for the receiver's own front door, or another user agent than ours, however it is spelt."""
+    make(post, headers=headers).handle(DELIVERY)
 
-    ((headers, _),) = post.requests
-    assert (headers["authorization"], headers["x-team"]) == ("Bearer abc", "on call")
+    ((sent, _),) = post.requests
+    assert {name: sent[name.lower()] for name in headers} == headers
 
 
-@pytest.mark.parametrize("name", ["User-Agent", "user-agent"])
-def test_an_operator_may_name_another_user_agent(post: MemoryPost, name: str) -> None:
-    """However it is spelt, it goes in place of ours."""
-    make(post, headers={name: "Shop/1"}).handle(DELIVERY)
+# Signatures ----------------------------------------------------------------------------------------------------------------
 
-    ((headers, _),) = post.requests
-    assert headers["user-agent"] == "Shop/1"
+
+def test_it_signs_as_the_specification_shows() -> None:
+    """The worked example of the reference libraries, to the letter."""
+    keys = read_secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+
+    signature = sign(keys, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+
+    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "whsec_" + base64.b64encode(b"only for the example, not yours").decode(),
+        "",
+        "   ",
+        "plain",
+        "whsec_",
+        "whsec_not base64!",
+        "whsec_" + base64.b64encode(bytes(23)).decode(),
+        "whsec_" + base64.b64encode(bytes(65)).decode(),
+        SECRET.removeprefix("whsec_"),
+        f"{SECRET} plain",
+        " ".join([SECRET] * 4),
+        "whsec_" + "é" * 40,
+    ],
+)
+def test_a_text_that_is_no_secret_is_refused_and_not_quoted(text: str) -> None:
+    """Too short, too long, no base64, no prefix, too many."""
+    with pytest.raises(ValueError, match="expected 1 to 3 secrets") as refused:
+        read_secrets(text)
+
+    assert str(refused.value) == f"expected {EXPECTED_SECRET}"
+    assert refused.value.__context__ is None
 
 
 # Answers -------------------------------------------------------------------------------------------------------------------

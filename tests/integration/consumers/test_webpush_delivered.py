@@ -1,13 +1,15 @@
 """Web Push from an inbox to a push service by TLS: a stepped worker, real Redis, a service that checks and decrypts."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
-from headgate.consumers.base import Delivery
+from headgate.consumers.base import Context, Delivery, Reject, Retry
 from headgate.consumers.webhook.addresses import Allowed
 from headgate.consumers.webpush.consumer import WebPush, WebPushOptions
 from headgate.consumers.webpush.encryption import new_keys
@@ -97,3 +99,22 @@ def test_an_endpoint_at_a_private_address_gets_no_request(
     worker.work()
 
     assert (service.connections, worker.waiting()) == (0, 1)
+
+
+def test_a_pause_that_one_service_asks_for_holds_up_no_other(authority: Authority, service: Receiver) -> None:
+    """Until it is over nothing is sent to that service. An answer about one browser holds up nothing, whatever it asks for."""
+    with Receiver(authority.server_context("127.0.0.1")) as other:
+        kept["ana"] = [PushBrowser(each.url(f"/{n}")) for each in (service, other) for n in range(4)]
+        push = WebPush(read(authority), Context("push", "shop", cast(Any, None), cast(Any, None)))
+        event = Delivery("users.ana.inbox.news", b"1", "1", 0, "e" * 16, 1)
+        gone, unknown, large, late, *others = (structs.replace(event, key=key) for key in push.keys(event))
+        for each, code, error in ((gone, 410, None), (unknown, 404, None), (large, 413, Reject), (late, 429, Retry)):
+            service.answer = status(code, {"Retry-After": "30"})
+            with pytest.raises(error) if error else nullcontext():
+                push.handle(each)
+        with pytest.raises(Retry, match="asked for a pause"):
+            push.handle(late)
+        push.handle(others[0])
+        push.close()
+
+    assert (len(service.requests), len(other.requests)) == (4, 1)

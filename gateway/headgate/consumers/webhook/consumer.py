@@ -27,7 +27,7 @@ from headgate.settings.options import Kind, file_path, number, option, required,
 from headgate.settings.settings import is_placeholder
 
 from .addresses import Allowed, read_allowed
-from .post import HttpPost, PacedPost, judge
+from .post import HttpPost, judge
 
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
 # Names of this machine need no resolver, so the configuration is refused before the first event.
@@ -149,10 +149,9 @@ class Webhook(Consumer):
         super().__init__(options, context)
         self._target = options.url
         self._keys = read_secrets(need_secret(options, "secret"))
-        post = post or HttpPost(
+        self._post = post or HttpPost(
             options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
-        self._post = PacedPost(post, options.url.origin, now)
         self._headers = {**dict(options.headers), "Content-Type": "application/json"}
         if "user-agent" not in map(str.lower, self._headers):
             self._headers["User-Agent"] = f"Headgate/{__version__}"

@@ -84,7 +84,10 @@ def connect(resolved: Resolved, timeout_s: float) -> socket.socket:
 
 
 class HttpPost:
-    """Posts to one target over a connection kept for a short time. For one thread.
+    """Posts to one target, with pauses that it requests or needs, over a connection kept for a short time. For one thread.
+
+    A `Retry-After` stops all requests until its time, except with a status in `final`, which concerns only this request. While
+    the target does not answer, one request at a time is sent there, with growing delays (pause.py).
 
     Args:
         timeout_s: for everything from connecting to the head of the answer.
@@ -102,31 +105,48 @@ class HttpPost:
         timeout_s: float,
         allowed: Allowed | None = None,
         ca_file: str | None = None,
+        final: Container[int] = (GONE,),
         resolve: Resolve = resolve,
         connect: Connect = connect,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._target, self._timeout_s, self._allowed = target, timeout_s, allowed or Allowed()
+        self._target, self._timeout_s, self._allowed, self._final = target, timeout_s, allowed or Allowed(), final
         self._resolve, self._connect_to, self._now = resolve, connect, now
         self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
         self._connection: HttpConnection | None = None
         self._opened_s = self._used_s = self._single_until_s = 0.0
+        self._pause = Pause()
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         """Send one request and return the answer with any status. `path` is the target's if None.
 
         Raises:
-            Retry: no answer. The reason names the target's host and the fault, but no address or path.
+            Retry: no answer, or a pause. The reason names the target's host and the fault, but no address or path.
             OutcomeUnknown: no answer after the whole request was sent, with a reason as for Retry.
         """
-        deadline_s = self._now() + self._timeout_s
+        began_s = self._now()
+        self._pause.check(began_s)
+        try:
+            answer = self._exchange(headers, body, path or self._target.path, began_s + self._timeout_s)
+        except Retry as failed:
+            raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
+        self._pause.end()
+        if answer.status >= 300 and answer.status not in self._final and answer.retry_after_s is not None:
+            self._pause.until(self._now() + answer.retry_after_s, f"{self._target.origin} asked for a pause")
+        return answer
+
+    def close(self) -> None:
+        """Close the connection, if there is one. Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _exchange(self, headers: Mapping[str, str], body: bytes, path: str, deadline_s: float) -> Answer:
         kept, sent = self._kept(), False
         try:
             connection = kept or self._open(deadline_s)
             try:
-                head = connection.request(
-                    "POST", path or self._target.path, {"Host": self._target.authority, **headers}, body, deadline_s
-                )
+                head = connection.request("POST", path, {"Host": self._target.authority, **headers}, body, deadline_s)
             finally:
                 sent = connection.sent
         except BaseException as error:
@@ -148,12 +168,6 @@ class HttpPost:
             if not connection.reusable or self._used_s < self._single_until_s:
                 self.close()
         return Answer(head.status, read_retry_after(head.header("retry-after"), time.time()))
-
-    def close(self) -> None:
-        """Close the connection, if there is one. Idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
 
     def _kept(self) -> HttpConnection | None:
         """Return the open connection if it may be reused; otherwise close it."""
@@ -194,37 +208,6 @@ class HttpPost:
             except OSError as error:
                 failed = error
         raise failed
-
-
-class PacedPost:
-    """Posts with pauses that the place requests or needs. `origin` is its name in reasons, and `now` the monotonic clock.
-
-    A `Retry-After` stops all requests until its time, except with a status in `final`, which concerns only this request. While
-    the place does not answer, one request at a time is sent there, with growing delays (pause.py).
-    """
-
-    def __init__(
-        self, post: HttpPost, origin: str, now: Callable[[], float] = time.monotonic, final: Container[int] = (GONE,)
-    ) -> None:
-        self._post, self._origin, self._now, self._final = post, origin, now, final
-        self._pause = Pause()
-
-    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
-        """Send one request. Raises Retry and OutcomeUnknown as `HttpPost.post`, and Retry during a pause."""
-        began_s = self._now()
-        self._pause.check(began_s)
-        try:
-            answer = self._post.post(headers, body, path)
-        except Retry as failed:
-            raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
-        self._pause.end()
-        if answer.status >= 300 and answer.status not in self._final and answer.retry_after_s is not None:
-            self._pause.until(self._now() + answer.retry_after_s, f"{self._origin} asked for a pause")
-        return answer
-
-    def close(self) -> None:
-        """Close the connection. Idempotent."""
-        self._post.close()
 
 
 def judge(answer: Answer, origin: str) -> None:

@@ -21,7 +21,7 @@ from headgate.consumers.base import Consumer, Context, Delivery, Reject, Retry
 from headgate.consumers.templates import BODY, TEMPLATE, TITLE, message_faults, read_message
 from headgate.consumers.values import FUNCTION, as_list, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
-from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
+from headgate.consumers.webhook.post import HttpPost, judge
 from headgate.events.topic import is_item
 from headgate.installation import __version__
 from headgate.runtime.importing import import_string
@@ -133,9 +133,14 @@ class WebPush(Consumer):
         self._gone = import_string(options.gone_function, FUNCTION)
         self._message = read_message(options.title, options.body)
         self._open_post = open_post or partial(
-            HttpPost, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
+            HttpPost,
+            timeout_s=options.timeout_s,
+            allowed=options.allow_private,
+            ca_file=options.ca_file,
+            final=(*_GONE, _TOO_LARGE),
+            now=now,
         )
-        self._services: OrderedDict[str, PacedPost] = OrderedDict()
+        self._services: OrderedDict[str, HttpPost] = OrderedDict()
         self._credits_s: OrderedDict[str, float] = OrderedDict()
         self._rest_until_s = 0.0
 
@@ -159,7 +164,7 @@ class WebPush(Consumer):
 
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
-            OutcomeUnknown, Retry: as `webhook.post.PacedPost`. Retry also for any answer except a 2xx, 404, 410 or 413, and
+            OutcomeUnknown, Retry: as `webhook.post.HttpPost`. Retry also for any answer except a 2xx, 404, 410 or 413, and
                 while services without trust rest.
         """
         if (raw := self._stored(delivery).get(delivery.key)) is None:
@@ -241,11 +246,9 @@ class WebPush(Consumer):
         if len(self._credits_s) > MAX_CREDITS:
             self._credits_s.popitem(last=False)
 
-    def _service(self, target: Target) -> PacedPost:
+    def _service(self, target: Target) -> HttpPost:
         """Return the Post of a push service. Closes the least recently used one if there are too many."""
-        service = self._services.pop(target.origin, None) or PacedPost(
-            self._open_post(target), target.origin, self._now, (*_GONE, _TOO_LARGE)
-        )
+        service = self._services.pop(target.origin, None) or self._open_post(target)
         self._services[target.origin] = service
         if len(self._services) > MAX_SERVICES:
             self._services.popitem(last=False)[1].close()

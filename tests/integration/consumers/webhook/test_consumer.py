@@ -90,7 +90,7 @@ def test_a_connection_that_the_receiver_has_closed_is_not_used_again(receiver: R
     hook = make(receiver.url())
     receiver.answer = say(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")  # says nothing of closing, and closes
     hook.handle(DELIVERY)
-    post = cast(Any, hook)._post._post
+    post = cast(Any, hook)._post
     wait_until(
         lambda: post._connection is None or not post._connection.is_quiet(), "the receiver's end of the connection arrives"
     )
@@ -103,7 +103,7 @@ def test_a_connection_that_the_receiver_has_closed_is_not_used_again(receiver: R
 def test_events_that_cross_with_the_end_of_a_connection_are_few(receiver: Receiver) -> None:
     """One, with an unknown outcome; then each event has a separate connection, which is used once."""
     allowed = read_webhook({"url": receiver.url(), "allow_private": ["127.0.0.1"]}).allow_private
-    post = HttpPost(read_target(receiver.url()), timeout_s=10, allowed=allowed)
+    post = HttpPost(read_target(receiver.url()), timeout_s=10, allowed=allowed, now=lambda: 1000.0)
     post.post({}, b"")
     keeping, receiver.answer = receiver.answer, say(b"")
     with pytest.raises(OutcomeUnknown):

@@ -1,4 +1,4 @@
-"""The webhook with a post in memory: its requests, their signatures, the pauses that a receiver asks for, faults of options."""
+"""The webhook with a post in memory: its requests, their signatures, its answers, and faults of options."""
 
 import base64
 import json
@@ -24,9 +24,9 @@ URL = "https://hooks.example/hook"
 class MemoryPost:
     """Stands for HttpPost: keeps each request, and gives the answers in order, 200 after the last one."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
-        self.answers = list(answers)
+        self.answers: list[Answer] = []
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         self.requests.append(({name.lower(): value for name, value in headers.items()}, body))
@@ -149,47 +149,6 @@ def test_an_answer_is_judged_with_the_receivers_origin(post: MemoryPost) -> None
         hook.handle(DELIVERY)
     hook.handle(DELIVERY)
 
-    assert len(post.requests) == 3
-
-
-def test_a_retry_after_holds_back_everything_that_goes_there() -> None:
-    """Not only the event that was refused; and no longer than asked."""
-    now_s = [1000.0]
-    post = MemoryPost(Answer(429, 30.0))
-    hook = Webhook(read_webhook({"url": URL}), CONTEXT, cast(HttpPost, post), lambda: now_s[0])
-    with pytest.raises(Retry) as refused:
-        hook.handle(DELIVERY)
-    assert refused.value.after_s == 30
-
-    now_s[0] += 10
-    with pytest.raises(Retry, match=r"^https://hooks\.example asked for a pause$") as paused:
-        hook.handle(DELIVERY)
-    assert (paused.value.after_s, len(post.requests)) == (20, 1)
-
-    now_s[0] += 20
-    hook.handle(DELIVERY)
-    assert len(post.requests) == 2
-
-
-def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> None:
-    """After the first one the next event may find the receiver well. An outage does not use up the attempts of all events."""
-
-    class Broken(MemoryPost):
-        def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
-            super().post(headers, body)
-            raise Retry("it closed the connection")
-
-    post = Broken()
-    now_s = [1000.0]
-    hook = Webhook(read_webhook({"url": URL}), CONTEXT, cast(HttpPost, post), lambda: now_s[0])
-    for attempts, after_s in ((1, 0), (2, 1), (2, 1)):
-        with pytest.raises(Retry, match="closed the connection") as failed:
-            hook.handle(DELIVERY)
-        assert (len(post.requests), failed.value.after_s) == (attempts, after_s)
-
-    now_s[0] += 1
-    with pytest.raises(Retry):
-        hook.handle(DELIVERY)
     assert len(post.requests) == 3
 
 

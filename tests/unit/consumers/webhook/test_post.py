@@ -83,7 +83,6 @@ def failed(post: HttpPost, body: bytes = b"{}") -> str:
     """Post, and return the reason of the Retry."""
     with pytest.raises(Retry) as retry:
         post.post({}, body)
-    assert retry.value.after_s is None
     return retry.value.reason
 
 
@@ -162,6 +161,44 @@ def test_an_answer_that_comes_before_the_request_was_read_counts() -> None:
     network = Network([b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"], reads=10_000, broken=True)
 
     assert network.post().post({}, b"x" * 100_000) == Answer(413, None)
+
+
+# Pauses ----------------------------------------------------------------------------------------------------------------------
+
+
+def paused_s(post: HttpPost, reason: str) -> float | None:
+    """Post, and return the least wait of the Retry."""
+    with pytest.raises(Retry, match=f"^{ORIGIN} {reason}$") as retry:
+        post.post({}, b"{}")
+    return retry.value.after_s
+
+
+def test_a_retry_after_holds_back_everything_that_goes_there() -> None:
+    """Not only the event that was refused; and no longer than asked. A final answer holds back nothing."""
+    later = OK.replace(b"200 OK", b"429 Later\r\nConnection: close\r\nRetry-After: 30")
+    network = Network([later.replace(b"429", b"410")], [later], [OK])
+    post = network.post()
+    assert [post.post({}, b"{}").status for _ in range(2)] == [410, 429]
+
+    network.clock.now_s += 10
+    assert paused_s(post, "asked for a pause") == 20
+    assert len(network.connected) == 2
+
+    network.clock.now_s += 20
+    assert post.post({}, b"{}").status == 200
+
+
+def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> None:
+    """After the first one the next event may find the receiver well. An outage uses up no attempts. An answer ends the row."""
+    network = Network([], [], [OK.replace(b"200 OK", b"200 OK\r\nConnection: close")], [])
+    post = network.post()
+    for attempts, after_s in ((1, 0), (2, 1), (2, 1)):
+        assert paused_s(post, "closed the connection without an answer") == after_s
+        assert len(network.connected) == attempts
+
+    network.clock.now_s += 1
+    assert post.post({}, b"{}").status == 200
+    assert paused_s(post, "closed the connection without an answer") == 0
 
 
 # Invalid answers -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -161,23 +160,6 @@ def test_any_other_answer_is_a_failure(status: int, error: type[Exception]) -> N
     assert gone == []
 
 
-def test_a_pause_that_one_service_asks_for_holds_up_no_other() -> None:
-    """Until it is over nothing is sent to that service."""
-    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription, PushBrowser("https://other.example/b").subscription]
-    services = Services(Answer(429, 30.0))
-    push = make(services)
-    slow, other = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
-
-    with pytest.raises(Retry, match="answered 429"):
-        push.handle(slow)
-    with pytest.raises(Retry, match="asked for a pause") as paused:
-        push.handle(slow)
-    push.handle(other)
-
-    assert paused.value.after_s == 30.0
-    assert [url for url, _, _ in services.requests] == [f"{ORIGIN}/a", "https://other.example/b"]
-
-
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.05, 0.9, 1.2, 15.0])), max_size=60))
 def test_however_many_accounts_have_slow_endpoints_they_take_a_quarter_of_a_workers_time(pushes: list[tuple[int, float]]) -> None:
     """Whatever they did before, beside what they have earned; time in which nothing may be sent passes for others."""
@@ -227,19 +209,6 @@ def test_the_services_with_a_credit_are_bounded() -> None:
     for number in range(MAX_CREDITS + 1):
         push._charge(f"https://{number}.example", 0.5)
     assert (len(push._credits_s), "https://0.example" in push._credits_s) == (MAX_CREDITS, False)
-
-
-@pytest.mark.parametrize("status", [404, 410, 413])
-def test_an_answer_about_one_browser_holds_up_no_other(status: int) -> None:
-    """Even with a Retry-After: such an answer is final, and concerns one endpoint or one message."""
-    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription, PushBrowser(f"{ORIGIN}/b").subscription]
-    services = Services(Answer(status, 30.0))
-    push = make(services)
-    first, second = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
-    with suppress(Reject):
-        push.handle(first)
-    push.handle(second)
-    assert len(services.requests) == 2
 
 
 def test_a_browser_that_has_unsubscribed_meanwhile_gets_nothing() -> None:

@@ -17,12 +17,11 @@ from urllib.parse import quote
 import apprise
 
 from headgate.events.topic import user_of
-from headgate.runtime.importing import import_string
-from headgate.settings.options import Kind, number, option, text
+from headgate.settings.options import Kind, number, option
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .templates import BODY, TEMPLATE, TITLE, message_faults, read_message
-from .values import FUNCTION, as_list, function_faults, need_secret
+from .values import FUNCTION_NAME, VARIABLE, as_list, function_faults, load_function, need_secret
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
@@ -58,17 +57,17 @@ class AppriseOptions:
     """The options of an Apprise consumer."""
 
     urls: str | None = option(None, Kind(_urls, EXPECTED_URLS), "The services, as Apprise writes them.", secret=True)
-    urls_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds them.")
+    urls_env: str | None = option(None, VARIABLE, "The variable that holds them.")
     urls_template: str | None = option(
         None,
         Kind(_template_urls, f"1 to {MAX_URLS} Apprise URLs with {{user}} in them, such as tgram://token/{{user}}"),
         "The same for one user: `{user}` is the user whose topic it is (users.<word>.…), percent-encoded.",
         secret=True,
     )
-    urls_template_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds them.")
+    urls_template_env: str | None = option(None, VARIABLE, "The variable that holds them.")
     address_function: str | None = option(
         None,
-        text("a function as package.module:function"),
+        FUNCTION_NAME,
         "A function of yours that gets the delivery and returns a list of addresses, which `{user}` stands for in its place. "
         "An empty list: no message.",
     )
@@ -88,7 +87,7 @@ class Apprise(Consumer):
         self._message = read_message(options.title, options.body)
         self._urls = _read_urls(options)
         named = options.address_function
-        self._addresses = import_string(named, FUNCTION) if named else lambda delivery: user_of(delivery.topic)
+        self._addresses = load_function(named) if named else lambda delivery: user_of(delivery.topic)
         self._per_user = _is_per_user(options)
         # Services of users are created on demand.
         self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}

@@ -13,13 +13,17 @@ class Options:
     password_env: str | None = None
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"BLANK": " ", "MAIL_PASSWORD": "kept as it is", "PADDED": "hidden\r\n"}.items():
+        monkeypatch.setenv(name, value)
+
+
 def test_a_secret_comes_from_where_it_is_given() -> None:
     """The file, the environment, or nowhere."""
-    environment = {"MAIL_PASSWORD": "kept as it is"}
-
-    assert read_secret(Options("plain"), "password", environment) == "plain"
-    assert read_secret(Options(None, "MAIL_PASSWORD"), "password", environment) == "kept as it is"
-    assert read_secret(Options(), "password", environment) is None
+    assert read_secret(Options("plain"), "password") == "plain"
+    assert read_secret(Options(None, "MAIL_PASSWORD"), "password") == "kept as it is"
+    assert read_secret(Options(), "password") is None
 
 
 @pytest.mark.parametrize(
@@ -36,11 +40,11 @@ def test_a_secret_comes_from_where_it_is_given() -> None:
 def test_a_fault_names_the_option_and_not_the_secret(options: Options, said: str) -> None:
     """Twice, not set, blank, or not at all where it is needed."""
     with pytest.raises(ValueError) as refused:  # noqa: PT011
-        need_secret(options, "password", {"BLANK": " ", "MAIL_PASSWORD": "hidden", "PADDED": "hidden\r\n"})
+        need_secret(options, "password")
 
     assert str(refused.value) == said
 
 
 def test_white_space_around_a_url_means_nothing() -> None:
     """A secret's may belong to it; a URL's does not."""
-    assert read_secret(Options(None, "URL"), "password", {"URL": "tgram://token/chat\n"}, is_url=True) == "tgram://token/chat"
+    assert read_secret(Options(None, "PADDED"), "password", is_url=True) == "hidden"

@@ -14,9 +14,8 @@ from contextlib import suppress
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, render_event
-from headgate.consumers.values import FUNCTION, as_list
+from headgate.consumers.values import as_list, load_function
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.runtime.importing import import_string
 from headgate.runtime.metrics import MAILS
 
 from .address import check_address
@@ -50,7 +49,7 @@ class Email(Consumer):
         self._templates = MailTemplates(options)
         source = options.to_template
         self._to_template = None if source is None else Template("to_template", source, limit=MAX_ADDRESS_TEXT)
-        self._to_function = import_string(options.to_function, FUNCTION) if options.to_function else None
+        self._to_function = load_function(options.to_function) if options.to_function else None
         self._postbox = MailServer(options) if postbox is None else postbox
 
     @classmethod

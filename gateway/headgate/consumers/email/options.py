@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.consumers.templates import template_faults
-from headgate.consumers.values import ca_file_faults, function_faults, read_secret
+from headgate.consumers.values import CA_FILE, FUNCTION_NAME, VARIABLE, ca_file_faults, function_faults, read_secret
 from headgate.settings.addresses.origins import ascii_host
 from headgate.settings.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.settings.options import text as some
@@ -36,13 +36,11 @@ class EmailOptions:
     )
     allow_plain: bool = option(False, switch(), 'Allow `security = "none"` to another machine.')
     ca_file: str | None = option(
-        None,
-        file_path("the path of a PEM file"),
-        "Certificates to trust instead of the system's, for servers with a private certificate authority.",
+        None, CA_FILE, "Certificates to trust instead of the system's, for servers with a private certificate authority."
     )
     user: str | None = option(None, some("a user name"), "The login. Not set: none.")
     password: str | None = option(None, verbatim("a password"), "Its password.", secret=True)
-    password_env: str | None = option(None, some("the name of an environment variable"), "The variable that holds the password.")
+    password_env: str | None = option(None, VARIABLE, "The variable that holds the password.")
     timeout_s: float = option(
         30.0,
         number(0.1, 300, "seconds"),
@@ -60,9 +58,7 @@ class EmailOptions:
         (), Kind(_addresses, "addresses such as ops@example.com, comma-separated"), "Fixed recipients. Each gets a separate mail."
     )
     to_function: str | None = option(
-        None,
-        some("a function as package.module:function"),
-        "A function of yours that gets the delivery and returns a list of addresses. An empty list: no mail.",
+        None, FUNCTION_NAME, "A function of yours that gets the delivery and returns a list of addresses. An empty list: no mail."
     )
     to_template: str | None = option(
         None, some("a template such as {{ event.data.email }}"), "A template that makes one address from `event`. Blank: no mail."

@@ -19,11 +19,11 @@ from ipaddress import IPv4Address
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery
-from headgate.consumers.values import ca_file_faults, need_secret, secret_faults
+from headgate.consumers.values import CA_FILE, VARIABLE, ca_file_faults, need_secret, secret_faults
 from headgate.installation import __version__
 from headgate.settings.addresses.http_target import EXPECTED_URL, Target, read_target
 from headgate.settings.addresses.origins import is_local
-from headgate.settings.options import Kind, file_path, number, option, required, text
+from headgate.settings.options import Kind, number, option, required
 from headgate.settings.settings import is_placeholder
 
 from .addresses import Allowed, read_allowed
@@ -110,7 +110,7 @@ class WebhookOptions:
         "Secret to sign with. Give several during a change: every request carries a signature of each.",
         secret=True,
     )
-    secret_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds the secret.")
+    secret_env: str | None = option(None, VARIABLE, "The variable that holds the secret.")
     timeout_s: float = option(
         15.0, number(0.1, 60, "seconds"), "Longest time for one attempt, from connecting to the head of the answer."
     )
@@ -127,9 +127,7 @@ class WebhookOptions:
         "carrier-grade NAT addresses; other addresses, such as link-local ones, need a network.",
     )
     ca_file: str | None = option(
-        None,
-        file_path("the path of a PEM file"),
-        "Certificates to trust instead of the system's, for receivers with a private certificate authority.",
+        None, CA_FILE, "Certificates to trust instead of the system's, for receivers with a private certificate authority."
     )
 
 

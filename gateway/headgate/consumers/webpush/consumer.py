@@ -17,17 +17,16 @@ from functools import partial
 
 import msgspec
 
+from headgate.consumers import values
 from headgate.consumers.base import Consumer, Context, Delivery, Reject, Retry
 from headgate.consumers.templates import BODY, TEMPLATE, TITLE, message_faults, read_message
-from headgate.consumers.values import FUNCTION, as_list, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, judge
 from headgate.events.topic import is_item
 from headgate.installation import __version__
-from headgate.runtime.importing import import_string
 from headgate.runtime.metrics import PUSHES
 from headgate.settings.addresses.http_target import Target, read_target
-from headgate.settings.options import Kind, file_path, matching, number, one_of, option, required, text
+from headgate.settings.options import Kind, matching, number, one_of, option, required
 
 from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, encode, encrypt, read_subscription
 
@@ -67,7 +66,7 @@ class WebPushOptions:
         "The application's private key, whose public key pages subscribe with.",
         secret=True,
     )
-    private_key_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds it.")
+    private_key_env: str | None = option(None, values.VARIABLE, "The variable that holds it.")
     contact: str = option(
         required(),
         matching(_CONTACT, "mailto:ops@example.com or an https URL"),
@@ -75,14 +74,12 @@ class WebPushOptions:
     )
     subscriptions_function: str = option(
         required(),
-        text("a function as package.module:function"),
+        values.FUNCTION_NAME,
         f"A function of yours that gets the delivery and returns the subscriptions of its user, as `PushSubscription.toJSON()` "
         f"makes them: at most {MAX_SUBSCRIPTIONS}. An empty list: no push.",
     )
     gone_function: str = option(
-        required(),
-        text("a function as package.module:function"),
-        "A function of yours that gets an endpoint that is gone, and removes its subscription.",
+        required(), values.FUNCTION_NAME, "A function of yours that gets an endpoint that is gone, and removes its subscription."
     )
     title: str | None = option(None, TEMPLATE, TITLE)
     body: str | None = option(None, TEMPLATE, BODY)
@@ -103,9 +100,7 @@ class WebPushOptions:
         "Addresses of push services that are allowed although they are not public.",
     )
     ca_file: str | None = option(
-        None,
-        file_path("the path of a PEM file"),
-        "Certificates to trust instead of the system's, for a push service of your own.",
+        None, values.CA_FILE, "Certificates to trust instead of the system's, for a push service of your own."
     )
 
 
@@ -128,9 +123,9 @@ class WebPush(Consumer):
     ) -> None:
         super().__init__(options, context)
         self._options, self._now = options, now
-        self._key = ApplicationKey(need_secret(options, "private_key"))
-        self._subscriptions = import_string(options.subscriptions_function, FUNCTION)
-        self._gone = import_string(options.gone_function, FUNCTION)
+        self._key = ApplicationKey(values.need_secret(options, "private_key"))
+        self._subscriptions = values.load_function(options.subscriptions_function)
+        self._gone = values.load_function(options.gone_function)
         self._message = read_message(options.title, options.body)
         self._open_post = open_post or partial(
             HttpPost,
@@ -146,10 +141,10 @@ class WebPush(Consumer):
 
     @classmethod
     def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
-        faults = secret_faults(options, "private_key", ApplicationKey)
+        faults = values.secret_faults(options, "private_key", ApplicationKey)
         for name in ("subscriptions_function", "gone_function"):
-            faults += function_faults(name, getattr(options, name))
-        return faults + message_faults(options.title, options.body) + ca_file_faults(options.ca_file)
+            faults += values.function_faults(name, getattr(options, name))
+        return faults + message_faults(options.title, options.body) + values.ca_file_faults(options.ca_file)
 
     @classmethod
     def channel(cls, options: WebPushOptions) -> str:
@@ -204,7 +199,7 @@ class WebPush(Consumer):
 
     def _stored(self, delivery: Delivery) -> Mapping[str, object]:
         """Return the subscriptions by their names in Redis, where endpoints, which are secrets, must not appear."""
-        subscriptions = as_list(self._subscriptions(delivery), MAX_SUBSCRIPTIONS)
+        subscriptions = values.as_list(self._subscriptions(delivery), MAX_SUBSCRIPTIONS)
         if len(subscriptions) > MAX_SUBSCRIPTIONS:
             raise Reject(f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more")
         return {_key(each, place): each for place, each in enumerate(subscriptions, 1)}

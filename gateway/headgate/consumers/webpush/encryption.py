@@ -12,6 +12,7 @@ import binascii
 import hmac
 import os
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -44,15 +45,15 @@ def read_subscription(raw: object) -> Subscription:
     Raises ValueError, without any part of it, if it is invalid.
     """
     try:
-        parts = msgspec.json.decode(raw) if isinstance(raw, str | bytes) else raw
-        fields = msgspec.convert(parts, _Fields)
-        public_key, auth = decode(fields.keys["p256dh"]), decode(fields.keys["auth"])
+        fields = msgspec.convert(msgspec.json.decode(raw) if isinstance(raw, str | bytes) else raw, dict[str, Any])
+        endpoint, keys = msgspec.convert(fields["endpoint"], str), msgspec.convert(fields["keys"], dict[str, str])
+        public_key, auth = decode(keys["p256dh"]), decode(keys["auth"])
         ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, public_key)
         if len(auth) != _AUTH_BYTES or len(public_key) != 65:
             raise ValueError
     except (KeyError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError('expected {"endpoint", "keys": {"p256dh", "auth"}}, as PushSubscription.toJSON() makes it') from error
-    return Subscription(fields.endpoint, public_key, auth)
+    return Subscription(endpoint, public_key, auth)
 
 
 class ApplicationKey:
@@ -119,11 +120,6 @@ def decode(text: str) -> bytes:
         return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
         raise ValueError("expected base64url") from error
-
-
-class _Fields(msgspec.Struct):
-    endpoint: str
-    keys: dict[str, str]
 
 
 _TOKEN_HEAD = encode(b'{"typ":"JWT","alg":"ES256"}')

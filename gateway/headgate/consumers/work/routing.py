@@ -21,10 +21,9 @@ from typing import Any
 from headgate.consumers.base import Consumer, Delivery, Reject, State
 from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
 from headgate.consumers.templates import Template, render_event, template_faults
-from headgate.consumers.values import FUNCTION, function_faults
+from headgate.consumers.values import function_faults, load_function
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import INBOX, USERS, is_item, overlaps, user_of
-from headgate.runtime.importing import import_string
 
 from .spec import ConsumerSpec, RunnerOptions
 
@@ -45,7 +44,7 @@ class Routing:
         self.channel = channel_of(spec.runner, spec.consumer, spec.options)
         source = spec.runner.seen_user
         self._template = None if source is None else Template("seen_user", source, limit=MAX_USER_CHARACTERS)
-        wants = None if spec.runner.wants is None else import_string(spec.runner.wants, FUNCTION)
+        wants = None if spec.runner.wants is None else load_function(spec.runner.wants)
         self._asking = None if wants is None else Asking(wants, fault)
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 

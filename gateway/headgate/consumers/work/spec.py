@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.consumers.base import Consumer, Context, Publishing, State
+from headgate.consumers.values import FUNCTION_NAME
 from headgate.settings.options import integer, number, one_of, option, text
 
 # Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
@@ -74,7 +75,7 @@ class RunnerOptions:
     )
     wants: str | None = option(
         None,
-        text("a function as package.module:function"),
+        FUNCTION_NAME,
         "A function of yours that gets the user, the delivery and the channel, and returns whether the user wants it.",
     )
     rate: int = option(

@@ -26,11 +26,18 @@ LEASE_MS = 60_000
 
 
 @pytest.fixture
-def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
+def unopened(redis_client: Client, redis_url: str) -> Iterator[Store]:
     """The group of a new consumer."""
     store = Store(redis_client, redis_url, "notifications", "mail", 65536)
     yield store
     store.close()
+
+
+@pytest.fixture
+def store(unopened: Store) -> Store:
+    """The group, open for new events."""
+    unopened.open("new")
+    return unopened
 
 
 def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_waiting: int = 1000) -> Page:
@@ -70,50 +77,50 @@ def retained(client: Client, max_events: int) -> None:
 # Where a group begins ------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_group_begins_with_new_events(store: Store, publisher: Publisher) -> None:
+def test_a_new_group_begins_with_new_events(unopened: Store, publisher: Publisher) -> None:
     """`new`: from now on."""
     publisher.publish("a", 1)
-    assert store.open("new")[1] == 1
+    assert unopened.open("new")[1] == 1
     publisher.publish("a", 2)
 
-    assert offsets(take(store)) == [2]
+    assert offsets(take(unopened)) == [2]
 
 
-def test_a_new_group_may_begin_with_the_oldest_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_a_new_group_may_begin_with_the_oldest_event(unopened: Store, publisher: Publisher, redis_client: Client) -> None:
     """`oldest`: an earlier trim is no loss."""
     retained(redis_client, 3)
     publisher.publish_many([("a", number) for number in range(10)])
-    assert store.open("oldest")[1] == 7
+    assert unopened.open("oldest")[1] == 7
 
-    page = take(store)
+    page = take(unopened)
 
     assert (offsets(page), page.missed) == ([8, 9, 10], 0)
 
 
-def test_a_group_that_is_there_stays_where_it_is(store: Store, publisher: Publisher) -> None:
+def test_a_group_that_is_there_stays_where_it_is(unopened: Store, publisher: Publisher) -> None:
     """A second instance cannot move it at its start."""
-    store.open("new")
+    unopened.open("new")
     publisher.publish("a", 1)
 
-    assert store.open("oldest")[1] == store.open("new")[1] == 0
-    assert offsets(take(store)) == [1]
+    assert unopened.open("oldest")[1] == unopened.open("new")[1] == 0
+    assert offsets(take(unopened)) == [1]
 
 
-def test_a_group_may_be_there_before_the_log(store: Store, publisher: Publisher) -> None:
+def test_a_group_may_be_there_before_the_log(unopened: Store, publisher: Publisher) -> None:
     """Nothing published before the first publish is lost, and no log was either."""
-    assert store.open("new") == ("", 0)
-    assert take(store).work == []
+    assert unopened.open("new") == ("", 0)
+    assert take(unopened).work == []
     publisher.publish("a", 1)
-    page = take(store)
+    page = take(unopened)
 
     assert (offsets(page), page.lost, page.missed) == ([1], 0, 0)
 
 
-def test_a_group_that_nobody_opened_is_told(store: Store, publisher: Publisher) -> None:
+def test_a_group_that_nobody_opened_is_told(unopened: Store, publisher: Publisher) -> None:
     """It is not made on the way, because only its consumer knows where it is to begin."""
     publisher.publish("a", 1)
 
-    assert store.take(10, LEASE_MS, 10, lambda topic: True) is None
+    assert unopened.take(10, LEASE_MS, 10, lambda topic: True) is None
 
 
 # Missed events -----------------------------------------------------------------------------------------------------------
@@ -122,7 +129,6 @@ def test_a_group_that_nobody_opened_is_told(store: Store, publisher: Publisher) 
 def test_events_that_were_trimmed_unseen_are_counted_exactly(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """At the beginning, and in the middle of a page."""
     retained(redis_client, 1000)
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(20)])
     assert offsets(take(store, count=2)) == [1, 2]
     call(redis_client, "XTRIM", LOG, "MINID", 10)
@@ -137,7 +143,6 @@ def test_events_that_were_trimmed_unseen_are_counted_exactly(store: Store, publi
 
 def test_leased_events_that_were_trimmed_are_counted_too(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Handed out to a process that died, and gone from the log before another could have it."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(5)])
     take(store)
     age(redis_client)
@@ -152,7 +157,6 @@ def test_leased_events_that_were_trimmed_are_counted_too(store: Store, publisher
 
 def test_a_stream_that_was_deleted_is_counted_and_followed(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The log's offsets go on, so the lost events are known exactly, also before there is anything new."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(5)])
     call(redis_client, "DEL", LOG)
 
@@ -177,7 +181,6 @@ def test_tasks_whose_bodies_redis_has_evicted_are_missed_and_stop_nothing(
     store: Store, publisher: Publisher, redis_client: Client
 ) -> None:
     """They are due before every later task."""
-    store.open("new")
     deferred(store, publisher, 5)
     call(redis_client, "UNLINK", f"{GROUP}:body")
     publisher.publish("a", 6)
@@ -191,7 +194,6 @@ def test_tasks_whose_bodies_redis_has_evicted_are_missed_and_stop_nothing(
 
 def test_tasks_whose_times_redis_has_evicted_are_due_again(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Their bodies are there."""
-    store.open("new")
     deferred(store, publisher, 3)
     call(redis_client, "UNLINK", f"{GROUP}:held")
 
@@ -200,7 +202,6 @@ def test_tasks_whose_times_redis_has_evicted_are_due_again(store: Store, publish
 
 def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The same offset is another event now, and in another hand."""
-    store.open("new")
     publisher.publish_many([("a", 1), ("a", 2)])
     old = take(store)
     call(redis_client, "DEL", HEAD)
@@ -223,7 +224,6 @@ def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publ
 
 def test_abandoned_tasks_are_handed_out_again_one_by_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """One of them may have ended its process, and must not take others along."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
     take(store)
     publisher.publish("a", "new")
@@ -239,7 +239,6 @@ def test_abandoned_tasks_are_handed_out_again_one_by_one(store: Store, publisher
 
 def test_a_task_that_was_given_back_is_there_for_anyone_at_once(store: Store, publisher: Publisher) -> None:
     """And did not count as handed out, so that a page of it comes as a page."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
 
     store.settle([back(leased) for leased in take(store).work])
@@ -261,7 +260,6 @@ def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[Leased
 
 def test_a_leased_task_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """And counts how often, as an entry does."""
-    store.open("new")
     leased, task = taken_one(store, publisher)
     store.settle([done(leased), defer_for(task, 0)])
 
@@ -276,7 +274,6 @@ def test_a_leased_task_is_handed_out_again_after_its_lease(store: Store, publish
 
 def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """A slow task is not handed to another; one that was answered in between stays as it was answered."""
-    store.open("new")
     leased, task = taken_one(store, publisher)
     store.settle([done(leased), defer_for(task, 0)])
     (leased,) = take(store).work
@@ -295,7 +292,6 @@ def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client:
 
 def test_a_task_that_is_done_leaves_nothing(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """No key of it stays."""
-    store.open("new")
     leased, task = taken_one(store, publisher)
     task.together = True
     store.settle([done(leased), defer_for(task, 0)])
@@ -307,7 +303,6 @@ def test_a_task_that_is_done_leaves_nothing(store: Store, publisher: Publisher, 
 
 def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """After a lost reply the state is the same."""
-    store.open("new")
     leased, task = taken_one(store, publisher)
 
     for _ in range(2):
@@ -317,7 +312,6 @@ def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher,
 
 def test_deferred_tasks_and_new_events_share_a_page(store: Store, publisher: Publisher) -> None:
     """Half of it at most is deferred tasks, so that neither keeps the other out."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(20)])
     page = take(store)
     store.settle([answer for each in page.work for answer in (done(each), defer_for(each.task, 0))])
@@ -330,7 +324,6 @@ def test_deferred_tasks_and_new_events_share_a_page(store: Store, publisher: Pub
 
 def test_when_many_wait_nothing_new_is_taken(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Neither new entries nor abandoned ones; deferred tasks go on."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(4)])
     page = take(store)
     store.settle([answer for each in page.work[:3] for answer in (done(each), defer_for(each.task, LEASE_MS))])
@@ -347,7 +340,6 @@ def test_when_many_wait_nothing_new_is_taken(store: Store, publisher: Publisher,
 
 def test_an_unreadable_body_comes_with_its_error(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """It can be set aside by its name."""
-    store.open("new")
     leased, task = taken_one(store, publisher)
     store.settle([done(leased), defer_for(task, 0)])
     call(redis_client, "HSET", f"{GROUP}:body", task.name, b"\xffnonsense")
@@ -363,7 +355,6 @@ def test_an_unreadable_body_comes_with_its_error(store: Store, publisher: Publis
 
 def test_dead_letters_are_bounded_and_drops_counted(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The newest stay."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(5)])
     work = take(store).work
 
@@ -382,34 +373,34 @@ def nothing_open(store: Store) -> bool:
     return progress.handled_ms == progress.now_ms
 
 
-def test_progress_is_the_time_of_the_oldest_open_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_progress_is_the_time_of_the_oldest_open_event(unopened: Store, publisher: Publisher, redis_client: Client) -> None:
     """Not yet leased, leased, and leased as a task; a deferred one counts as answered."""
-    assert store.progress().handled_ms == 0  # it was never opened
-    store.open("new")
-    assert nothing_open(store)  # no log, nothing to wait for
+    assert unopened.progress().handled_ms == 0  # it was never opened
+    unopened.open("new")
+    assert nothing_open(unopened)  # no log, nothing to wait for
     call(redis_client, "XADD", LOG, "1-0", "topic", "a", "id", "x", "time", "1000", "data", "1")
     call(redis_client, "XADD", LOG, "2-0", "topic", "a", "id", "y", "time", "2000", "data", "1")
     call(redis_client, "HSET", HEAD, "epoch", "0123456789abcdef", "offset", 2, "time", 2000)
-    assert store.progress().handled_ms == 0  # the group has not seen this log yet
-    (first,) = take(store, count=2).work[:1]
-    assert store.progress().handled_ms == 1000
+    assert unopened.progress().handled_ms == 0  # the group has not seen this log yet
+    (first,) = take(unopened, count=2).work[:1]
+    assert unopened.progress().handled_ms == 1000
 
-    store.settle([done(first), defer_for(first.task, 0)])
-    assert store.progress().handled_ms == 2000
-    store.settle([("ack", "0123456789abcdef", "2-0")])
-    assert nothing_open(store)
-    take(store)
-    assert store.progress().handled_ms == 1000
+    unopened.settle([done(first), defer_for(first.task, 0)])
+    assert unopened.progress().handled_ms == 2000
+    unopened.settle([("ack", "0123456789abcdef", "2-0")])
+    assert nothing_open(unopened)
+    take(unopened)
+    assert unopened.progress().handled_ms == 1000
 
 
-def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
+def test_now_is_never_before_the_newest_event(unopened: Store, publisher: Publisher, redis_client: Client) -> None:
     """When Redis' clock went back."""
     publisher.publish("a", 1)
-    store.open("new")
+    unopened.open("new")
     ahead = int(call(redis_client, "HGET", HEAD, "time")) + 3_600_000
     call(redis_client, "HSET", HEAD, "time", ahead)
 
-    assert store.progress().now_ms == ahead
+    assert unopened.progress().now_ms == ahead
 
 
 # Waiting ---------------------------------------------------------------------------------------------------------------------
@@ -417,7 +408,6 @@ def test_now_is_never_before_the_newest_event(store: Store, publisher: Publisher
 
 def test_a_wait_ends_with_the_next_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """At once, when it is there already, and when another thread interrupts it."""
-    store.open("new")
     publisher.publish("a", 1)
     store.wait(0, 3600)
     for end_it in (lambda: publisher.publish("a", 2), store.interrupt):
@@ -477,7 +467,6 @@ def test_a_missing_right_refuses_before_the_first_write(
     store: Store, publisher: Publisher, redis_client: Client, as_user: Callable[..., Client], limited_url: str, missing: str
 ) -> None:
     """Half a step would lose an event or double it; with all documented rights, everything goes."""
-    store.open("new")
     publisher.publish_many([("a", 1), ("a", 2)])
     (one, _) = take(store).work
     publisher.publish("a", 3)
@@ -511,7 +500,6 @@ def test_acknowledgements_go_at_once_and_are_confirmed_together(
 ) -> None:
     """They arrive though no caller waits for their answers, and after a hundred of them one should."""
     monkeypatch.setattr(stores, "UNCONFIRMED_S", 3600.0)
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(MAX_UNCONFIRMED + 1)])
     page = take(store, MAX_UNCONFIRMED + 1)
     assert store.acknowledge(page.epoch, [1])  # at first there is no connection
@@ -529,7 +517,6 @@ def test_acknowledgements_go_at_once_and_are_confirmed_together(
 
 def test_acknowledgements_of_a_cut_connection_go_again(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Trouble shows when they are confirmed, and nothing is forgotten over it."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
     page = take(store)
     store.acknowledge(page.epoch, [1])
@@ -549,7 +536,6 @@ def test_a_refused_acknowledgement_is_told(
     store: Store, publisher: Publisher, redis_client: Client, as_user: Callable[..., Client], limited_url: str
 ) -> None:
     """And given again with the next confirmation."""
-    store.open("new")
     publisher.publish("a", 1)
     page = take(store)
     limited = Store(as_user("-@all"), limited_url, "notifications", "mail", 65536)
@@ -564,12 +550,12 @@ def test_a_refused_acknowledgement_is_told(
     limited.close()
 
 
-def test_a_consumer_that_starts_replaces_an_older_library(redis_client: Client, store: Store) -> None:
+def test_a_consumer_that_starts_replaces_an_older_library(redis_client: Client, unopened: Store) -> None:
     """A newer one stays."""
     for loaded, after in ((GROUP_LIBRARY.version - 1, GROUP_LIBRARY.version), (GROUP_LIBRARY.version + 1,) * 2):
         source = GROUP_LIBRARY.source.replace(f"local VERSION = {GROUP_LIBRARY.version}\n", f"local VERSION = {loaded}\n")
         call(redis_client, "FUNCTION", "LOAD", "REPLACE", source)
-        store.open("new")
+        unopened.open("new")
         assert GROUP_LIBRARY.loaded_version(redis_client) == after
 
 
@@ -578,7 +564,6 @@ def test_a_consumer_that_starts_replaces_an_older_library(redis_client: Client, 
 
 def test_a_full_redis_takes_answers_renewals_and_a_removal(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """They free memory; refused, they would keep a full Redis full for ever."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(10)])
     page = take(store)
     store.settle([answer for leased in page.work for answer in (done(leased), defer_for(leased.task, 0))])
@@ -598,7 +583,6 @@ def test_a_consumer_that_starts_in_a_full_redis_finishes_the_tasks_that_fill_it(
     store: Store, publisher: Publisher, redis_client: Client
 ) -> None:
     """Its group is opened; a new consumer's group too, which takes events once there is room."""
-    store.open("new")
     publisher.publish_many([("a", number) for number in range(2)])
     store.settle([answer for leased in take(store).work for answer in (done(leased), defer_for(leased.task, 0))])
     with full_memory(redis_client):

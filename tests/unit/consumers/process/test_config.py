@@ -1,8 +1,8 @@
 """The configuration file: its settings and consumers, and one exact line for everything that can be wrong in it."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from headgate.errors import SettingsError
 from headgate.installation import install_command
 from headgate.settings.options import integer, option, required, switch, text
 from headgate.settings.settings import Settings
+from tests.support.recording_consumer import fail
 
 FILE = "headgate.toml"
 
@@ -63,31 +64,13 @@ class Idle(Consumer):
     """It has no method for events at all."""
 
 
-class Careless(Pager):
-    """Its check has a bug."""
-
-    @classmethod
-    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
-        """Never get there."""
-        raise RuntimeError("no dial tone")
+def checking(answer: Callable[[], Any]) -> type[Pager]:
+    """Return a pager with a check that ends in this way."""
+    return type("Checking", (Pager,), {"check": classmethod(lambda *_: answer())})
 
 
-class Silent(Pager):
-    """Its check forgets to return."""
-
-    @classmethod
-    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
-        """Return nothing, as an untyped check easily does."""
-        return None  # type: ignore[return-value]
-
-
-class Wordy(Pager):
-    """Its check returns one fault, and no list of it."""
-
-    @classmethod
-    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
-        """Return what would be a fault for each letter."""
-        return "no dial tone"  # type: ignore[return-value]
+Careless, Silent = checking(lambda: fail(RuntimeError("no dial tone"))), checking(lambda: None)
+Wordy = checking(lambda: "no dial tone")
 
 
 class Later(Pager):
@@ -97,38 +80,10 @@ class Later(Pager):
         """Count nothing."""
 
 
-class Plain(Consumer):
-    """Its options are a class like any other."""
-
-    Options = Path
-
-
-@dataclass(frozen=True)
-class UndeclaredOptions:
-    """A field without `option`."""
-
-    file: str = "a"
-
-
-class Undeclared(Consumer):
-    """Nothing says how its option is read."""
-
-    Options = UndeclaredOptions
-
-
-@dataclass(frozen=True)
-class ClashingOptions:
-    """An option with a taken name."""
-
-    patterns: str = option("", text("a word"), "Its own.")
-
-
-class Clashing(Consumer):
-    """A consumer with an option that would never be read."""
-
-    Options = ClashingOptions
-
-
+Plain = type("Plain", (Consumer,), {"Options": Path})
+Undeclared = type("Undeclared", (Consumer,), {"Options": make_dataclass("Options", [("file", str, "a")])})
+_TAKEN = [("patterns", str, option("", text("a word"), "Its own."))]
+Clashing = type("Clashing", (Consumer,), {"Options": make_dataclass("Options", _TAKEN)})
 NO_CONSUMER = "just text"
 
 

@@ -22,10 +22,10 @@ import pytest
 import yaml
 
 from headgate.services.publisher import Publisher
-from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 from tests.support.smtp_server import SmtpServer
 from tools.prometheus import bring

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.redis_process import RedisProcess
 from tests.support.checkout import DEADLINE_S
 from tests.support.held_port import HeldPort
 from tests.support.python_examples import Example, MakeExample, published
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(6 * DEADLINE_S)]

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.fault.redis_process import RedisProcess
 from tests.support.checkout import DEADLINE_S, ROOT
 from tests.support.gateway_process import StartGateway
 from tests.support.held_port import HeldPort
 from tests.support.pictures import picture
 from tests.support.python_examples import SECRET, MakeExample, published
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]

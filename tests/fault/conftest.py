@@ -12,8 +12,8 @@ import pytest
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.pair import Pair
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import FULL, SHORT, Load, Site
+from tests.support.redis_process import RedisProcess
 
 
 @pytest.fixture(

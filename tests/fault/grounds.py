@@ -19,7 +19,8 @@ from tests.fault.accounts import Fault, Faults
 from tests.fault.pair import Lose, Pair, copy, crash, promoted, put_back, two_servers
 from tests.fault.site import DEADLINE_S, NAMESPACE, wait_for
 from tests.support.clusters import start_cluster
-from tests.support.sentinels import PRIMARY, Server, dict_of, start_sentinels
+from tests.support.redis_process import Server
+from tests.support.sentinels import PRIMARY, dict_of, start_sentinels
 
 At = Callable[[random.Random], object]
 Lasting = Callable[[random.Random], contextlib.AbstractContextManager[object]]
@@ -184,8 +185,8 @@ class Sentinels:
         }
         self.lasting: dict[str, Lasting] = {}
         self.paused: dict[str, Callable[[], Pausable]] = {
-            "the Redis primary": lambda: _Frozen(self.primary()),
-            "a Sentinel": lambda: _Frozen(self._site.sentinels[2]),
+            "the Redis primary": self.primary,
+            "a Sentinel": lambda: self._site.sentinels[2],
         }
 
     @property
@@ -269,7 +270,7 @@ class Sentinels:
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", "1")
             time.sleep(moments.uniform(0, 0.5))  # publishes in between will be lost
-            old.freeze()
+            old.pause()
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", old.port)
             try:
@@ -299,7 +300,7 @@ class ACluster:
             "two planned failovers in a row": lambda moments: self._planned(2),
         }
         self.lasting: dict[str, Lasting] = {}
-        self.paused: dict[str, Callable[[], Pausable]] = {"the owner": lambda: _Frozen(self._owner())}
+        self.paused: dict[str, Callable[[], Pausable]] = {"the owner": self._owner}
 
     @property
     def url(self) -> str:
@@ -358,19 +359,6 @@ class ACluster:
             self.be_whole()
             with self.faults.one("planned failover"):
                 self._cluster.promote(self._cluster.replica_of(self._owner()))
-
-
-class _Frozen:
-    """A server of Sentinels or a Cluster, to be paused. Others may take over in between, and it does not know."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def pause(self) -> None:
-        self._server.freeze()
-
-    def go_on(self) -> None:
-        self._server.go_on()
 
 
 def role(server: Any) -> str:

@@ -19,8 +19,8 @@ from types import TracebackType
 
 import pytest
 
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import wait_for
+from tests.support.redis_process import RedisProcess
 
 SOURCE = Path(__file__).with_name("machine_snapshot.c")
 _LONG = struct.Struct("l")

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from headgate.errors import HeadgateError
 from tests.fault.chaos_proxy import ChaosProxy
-from tests.fault.redis_process import RedisProcess
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import COPY_EVERY_KEY, PUT_BACK, wait_until
 
 Lose = Callable[[], None]

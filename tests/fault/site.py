@@ -29,10 +29,10 @@ from tests.fault.checker import History, assert_kept
 from tests.fault.many_clients import DEADLINE_S as DEADLINE_S
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.many_clients import wait_for as wait_for
-from tests.fault.redis_process import RedisProcess
 from tests.fault.until_stopped import UntilStopped
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
+from tests.support.redis_process import RedisProcess
 
 NAMESPACE = "notifications"
 TOPICS = 50

@@ -80,7 +80,7 @@ def test_a_failover_loses_nothing_without_a_word(tmp_path: Path, load: Load, fig
             new.call("REPLICAOF", "127.0.0.1", "1")
             publishing.wait_for(10)
             frozen_s = time.monotonic()
-            old.freeze()
+            old.pause()
             new.call("REPLICAOF", "127.0.0.1", old.port)
             seen = len(publishing.receipts)
             wait_for(lambda seen=seen: len(publishing.receipts) > seen, "an event to be published to the new primary")
@@ -127,7 +127,7 @@ def test_a_failover_that_loses_revocations_lets_nobody_in(tmp_path: Path) -> Non
         clients = Clients(redis.url)
         ended.callback(clients.close)
         clients.regrant("eve", subscribe=["rooms.7"])
-        old.freeze()
+        old.pause()
         new.call("REPLICAOF", "127.0.0.1", old.port)
 
         def is_lifted() -> bool:

@@ -12,9 +12,9 @@ from headgate.settings.settings import Settings
 from tests.fault.checker import Welcomed
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm, all_up
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import DEADLINE_S, FULL, SHORT, Load, Site
 from tests.fault.witness import Witnesses
+from tests.support.redis_process import RedisProcess
 
 SECRET = "secret-of-the-storm-0123456789abcdef"
 WITNESSES = 10

@@ -13,10 +13,10 @@ import pytest
 from headgate.errors import BusRefused, NotDurable
 from headgate.services.publisher import Publisher, Receipt
 from tests.fault.figures import Figures
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
 from tests.fault.test_f25_end_of_log_lost import NAMESPACE, Account, log_of
 from tests.support.bus_here import BusHere, StartRedisBus
+from tests.support.redis_process import RedisProcess
 
 BEHIND = 20
 

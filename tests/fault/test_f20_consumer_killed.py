@@ -19,8 +19,8 @@ from headgate.redis.client import Client, call, open_client
 from headgate.services.publisher import Publisher
 from tests.fault.consumer_process import NAME, NAMESPACE, keys_of
 from tests.fault.figures import Figures
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 LOG = f"hg:{{{NAMESPACE}}}:log"

@@ -23,9 +23,9 @@ from headgate.redis.time_watch import TimeWatch
 from headgate.services.publisher import Publisher
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
-from tests.fault.redis_process import RedisProcess
 from tests.fault.sightings import disconnects
 from tests.fault.site import Load, Site, wait_for
+from tests.support.redis_process import RedisProcess
 
 HOUR_S = 3600
 LEASE_MS = 1000

@@ -14,8 +14,8 @@ import pytest
 from headgate.errors import BusUnavailable
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
-from tests.fault.redis_process import RedisProcess
 from tests.support.bus_here import StartRedisBus
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 NAMESPACE = "notifications"

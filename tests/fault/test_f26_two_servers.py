@@ -9,8 +9,8 @@ import pytest
 
 from headgate.services.publisher import Publisher, Receipt
 from tests.fault.pair import Pair
-from tests.fault.redis_process import RedisProcess
 from tests.support.bus_here import BusHere, StartRedisBus
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 NAMESPACE = "notifications"

@@ -19,8 +19,8 @@ from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
-from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 BACKLOG, PAYLOAD_BYTES = 1000, 4096

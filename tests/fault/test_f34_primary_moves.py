@@ -29,13 +29,14 @@ from headgate.redis.log import EventLog
 from headgate.services.publisher import Durable, Fate, Publisher, Receipt
 from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
+from tests.fault.grounds import role
 from tests.fault.pair import Pair
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import NAMESPACE, Load, wait_for
 from tests.fault.until_stopped import UntilStopped
 from tests.support.gateway_process import GatewayFailed, GatewayProcess
 from tests.support.raw_client import RawClient
-from tests.support.sentinels import PRIMARY, Server, dict_of, start_sentinels
+from tests.support.redis_process import RedisProcess, Server
+from tests.support.sentinels import PRIMARY, dict_of, start_sentinels
 
 ROUNDS = {"short": 1, "full": 20}
 SECRET = "a-secret-of-forty-characters-27182818284"
@@ -151,23 +152,16 @@ def assert_accounted(publishing: Publishing, url: str, server_url: str, from_s: 
     return len(lost)
 
 
-def when_in_step(primary: Server | RedisProcess, *replicas: Server | RedisProcess) -> float:
+def when_in_step(primary: Server, *replicas: Server) -> float:
     """Wait until the replicas have the present data of their primary; return when that was (monotonic, s)."""
     now_s = time.monotonic()
     written = primary.call("INFO", "replication")["master_repl_offset"]
 
-    def has_it(replica: Server | RedisProcess) -> bool:
+    def has_it(replica: Server) -> bool:
         return bool(replica.call("INFO", "replication")["slave_repl_offset"] >= written)
 
     wait_for(lambda: all(map(has_it, replicas)), "the replicas to have it", DEADLINE_S)
     return now_s
-
-
-def role(server: Server | RedisProcess) -> str:
-    try:
-        return str(server.call("INFO", "replication")["role"])
-    except HeadgateError:
-        return ""
 
 
 @contextmanager

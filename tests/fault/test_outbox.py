@@ -24,10 +24,10 @@ from headgate.diagnosis.tracing import NoSuchEvent, trace
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
 from tests.fault.conftest import ONLY_NIGHTLY
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
+from tests.support.redis_process import RedisProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "notifications"

@@ -18,11 +18,11 @@ from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
 from headgate.services.publisher import Publisher, Receipt
 from tests.fault.consumer_process import NAME, NAMESPACE
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
 from tests.fault.test_f20_consumer_killed import Instances
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
+from tests.support.redis_process import RedisProcess
 
 CLIENTS, BATCH = 4, 50
 WAIT_S = 120.0

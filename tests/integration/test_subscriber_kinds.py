@@ -29,7 +29,7 @@ def test_a_failover_behind_sentinels_is_followed(tmp_path: Path) -> None:
             await asyncio.to_thread(
                 wait_until, lambda: site.servers[1].call("XLEN", "hg:{notifications}:log") == 1, "the replica has the event"
             )
-            site.servers[0].freeze()
+            site.servers[0].pause()
             waiting = asyncio.create_task(anext(events))
             while (receipt := await publish(publisher, 2)) is None:
                 await asyncio.sleep(0.05)

@@ -17,8 +17,8 @@ from headgate.redis.cluster import slot_of
 from headgate.redis.connections import Command
 from headgate.redis.keys import log_key
 from tests.support.held_port import HeldPort
+from tests.support.redis_process import Server
 from tests.support.redis_server import DEADLINE_S, wait_until
-from tests.support.sentinels import Server
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000
@@ -42,6 +42,7 @@ class Node(Server):
             "repl-diskless-sync-delay 0",
         ]
         super().__init__(folder, *own, *lines, password=password)
+        self.start()
         self.id = self.call("CLUSTER", "MYID").decode()
 
     @property

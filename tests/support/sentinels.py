@@ -4,81 +4,13 @@ The Sentinels decide fast, because a primary is down after half a second of sile
 """
 
 import contextlib
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import HeadgateError
-from headgate.redis.client import Client, call, open_client
-from headgate.redis.embedded import find_server
-from headgate.settings.settings import redis_program
-from tests.support.held_port import HeldPort
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_process import Server
 
 PRIMARY = "mymaster"
-
-
-class Server:
-    """One server program with a configuration file; `stop` and `go_on` freeze it, `kill` ends it at once."""
-
-    def __init__(self, folder: Path, *lines: str, sentinel: bool = False, password: str = "") -> None:
-        self.password = password
-        self._held = HeldPort()
-        self.port = self._held.port
-        folder.mkdir(parents=True)
-        configuration = folder / "server.conf"
-        configuration.write_text(
-            "\n".join([f"port {self.port}", f"dir {folder}", "bind 127.0.0.1", "protected-mode no", *lines, ""])
-        )
-        self._command = [find_server(redis_program()).path, str(configuration), *(["--sentinel"] if sentinel else [])]
-        self._log = folder / "log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    @property
-    def url(self) -> str:
-        return f"redis://{f':{self.password}@' if self.password else ''}127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        wait_until(self.answers, f"{self._command} answers")
-
-    def answers(self) -> bool:
-        try:
-            return bool(self.call("PING"))
-        except HeadgateError:
-            return False
-
-    def call(self, *command: Any) -> Any:
-        client: Client = open_client(self.url, timeout_s=DEADLINE_S)
-        try:
-            return call(client, *command)
-        finally:
-            client.close()
-
-    def freeze(self) -> None:
-        self._send(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        self._send(signal.SIGCONT)
-
-    def kill(self) -> None:
-        """End it at once. Idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def close(self) -> None:
-        self.kill()
-        self._held.close()
-
-    def _send(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
 
 
 class Sentinels:
@@ -105,9 +37,7 @@ class Sentinels:
 
         def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
             password = sentinel_password if sentinel else requirepass
-            server = Server(folder / name, *lines, sentinel=sentinel, password=password)
-            started.callback(server.close)
-            return server
+            return started.enter_context(Server(folder / name, *lines, sentinel=sentinel, password=password))
 
         self.servers = [begin("first", *common)]
         for number in range(replicas):

@@ -1,7 +1,6 @@
 """A silent Redis, or another server: every command says so in two lines, with the fault and the remedy."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.integration.cli.conftest import Run, error_and_advice
 from tests.support.answering import answering
 from tests.support.certificates import Authority
-from tests.support.sentinels import Server
+from tests.support.redis_process import Server
 
 COMMANDS = [
     ("publish", "a", "1"),
@@ -33,8 +32,11 @@ def places(redis_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     A web server, one that speaks TLS with an untrusted certificate, and a Sentinel.
     """
     reply = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
-    sentinel = Server(tmp_path / "sentinel", sentinel=True)
-    with answering(reply) as http, answering(reply, Authority(tmp_path).server_context("localhost")) as tls, closing(sentinel):
+    with (
+        answering(reply) as http,
+        answering(reply, Authority(tmp_path).server_context("localhost")) as tls,
+        Server(tmp_path / "sentinel", sentinel=True) as sentinel,
+    ):
         yield {"ours": redis_url, "http": http, "tls": tls, "sentinel": f"127.0.0.1:{sentinel.port}"}
 
 

@@ -19,9 +19,9 @@ from headgate.events.topic import matches
 from headgate.services.publisher import Publisher
 from tests.fault.checker import History, Subscribed, assert_kept
 from tests.fault.many_clients import BrowserClient, Swarm
-from tests.fault.redis_process import RedisProcess
 from tests.fault.site import wait_for
 from tests.support.gateway_process import GatewayProcess
+from tests.support.redis_process import RedisProcess
 
 TOPICS = ["orders.1", "orders.2", "bills.1", "bills.2"]
 # Of the whole feed, and of a narrow one: patterns that overlap without covering each other, and one that no other client has.

@@ -16,7 +16,7 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
-from tests.support.sentinels import Server
+from tests.support.redis_process import Server
 
 NAMESPACE = "notifications"
 PATTERNS = [{"pattern": pattern} for pattern in ("orders.#", "users.ana.#", "rooms.7")]
@@ -34,9 +34,8 @@ def url_of(redis_url: str, database: int) -> str:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Redis with several databases; the private one has one."""
-    server = Server(tmp_path_factory.mktemp("databases") / "redis", "save ''")
-    yield server
-    server.close()
+    with Server(tmp_path_factory.mktemp("databases") / "redis", "save ''") as server:
+        yield server
 
 
 @pytest.fixture

@@ -41,9 +41,9 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster
+from tests.support.redis_process import Server
 from tests.support.redis_server import DEADLINE_S
 from tests.support.registered import register
-from tests.support.sentinels import Server
 
 _numbers = itertools.count()
 
@@ -216,7 +216,7 @@ def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, tmp_path: 
     with pytest.raises(BusRefused, match=r"begin the URL with redis\+cluster://"):
         call(open_client(node.url), "GET", other)
     with (
-        closing(Server(tmp_path / "alone")) as alone,
+        Server(tmp_path / "alone") as alone,
         pytest.raises(BusRefused, match="is not a node of a Cluster: begin the URL"),
     ):
         describe_server(alone.url.replace("redis://", "redis+cluster://"))
@@ -248,7 +248,7 @@ def test_a_gateway_that_cannot_serve_is_not_ready_and_says_why(cluster: Cluster,
     """While it runs, another kind of Redis than the URL says, or nothing there."""
     other = next(node for node in cluster.nodes if node.is_primary and node is not cluster.owner(REVOKED))
     namespace = cluster.namespaces_on(cluster.another(other), 1)[0]
-    with closing(Server(tmp_path / "alone")) as alone:
+    with Server(tmp_path / "alone") as alone:
         urls = [other.url, alone.url.replace("redis:", "redis+cluster:"), "redis+cluster://127.0.0.1:1,127.0.0.1:2"]
         done = subprocess.run(
             [sys.executable, "-c", READY, namespace, *urls], capture_output=True, text=True, timeout=DEADLINE_S, check=True

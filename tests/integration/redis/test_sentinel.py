@@ -13,7 +13,8 @@ from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
 from headgate.redis.registry import need_known
 from headgate.redis.sentinel import LEAST_SILENCE_S, discovery_of
 from headgate.settings.addresses.redis_url import read_url
-from tests.support.sentinels import PRIMARY, Server, start_sentinels
+from tests.support.redis_process import Server
+from tests.support.sentinels import PRIMARY, start_sentinels
 
 
 def test_a_new_connection_to_the_primary_reports_the_newest_receipts(tmp_path: Path) -> None:
@@ -61,8 +62,7 @@ def test_a_primary_that_no_sentinel_knows_is_one_clear_error(tmp_path: Path) -> 
 
 def test_a_sentinel_in_place_of_the_primary_is_refused_by_name(tmp_path: Path) -> None:
     """It is a server of the same program without its commands. A listener there would wait for events for ever."""
-    server = Server(tmp_path / "sentinel", sentinel=True)
-    with contextlib.closing(server):
+    with Server(tmp_path / "sentinel", sentinel=True) as server:
         with pytest.raises(BusRefused, match=rf"127\.0\.0\.1:{server.port} is a Sentinel: begin the URL with redis\+sentinel://"):
             describe_server(server.url)
         with open_client(server.url) as client, pytest.raises(BusRefused, match="does not know the command") as refused:
@@ -84,7 +84,7 @@ def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
         stalled, *others = site.sentinels
         with open_client(site.url, timeout_s=5, max_connections=1) as client:
             call(client, "PING")
-            stalled.freeze()
+            stalled.pause()
             switch = switch_of(read_url(site.url))
             for _ in site.sentinels:
                 switch.doubt()
@@ -94,7 +94,7 @@ def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
             assert discovery.awake()
             assert [discovery.newer_primary(5) for _ in others] == [("127.0.0.1", site.servers[0].port)] * 2
             for each in others:
-                each.freeze()
+                each.pause()
             for _ in others:
                 assert discovery.newer_primary(0.3) is None
             assert not discovery.awake()
@@ -108,7 +108,7 @@ def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path:
     with start_sentinels(tmp_path / "site") as site:
         discovery = discovery_of(read_url(site.url))
         for each in site.sentinels:
-            each.freeze()
+            each.pause()
         for _ in site.sentinels:
             assert discovery.newer_primary(LEAST_SILENCE_S / 2) is None
         assert discovery.awake()
@@ -122,9 +122,7 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
     with contextlib.ExitStack() as started:
 
         def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
-            server = Server(tmp_path / name, *lines, sentinel=sentinel)
-            started.callback(server.close)
-            return server
+            return started.enter_context(Server(tmp_path / name, *lines, sentinel=sentinel))
 
         old, new = begin("old"), begin("new")
         behind = begin("behind", f"sentinel monitor {PRIMARY} 127.0.0.1 {old.port} 1", sentinel=True)
@@ -139,7 +137,7 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
                 return found
 
         assert primary() == new.port  # most of them are asked by a process that knows nothing yet
-        behind.freeze()
+        behind.pause()
         assert primary() == new.port
         behind.go_on()
         assert primary() == new.port
@@ -152,9 +150,7 @@ def test_sentinels_that_disagree_for_good_lead_nobody_to_and_fro(tmp_path: Path)
     with contextlib.ExitStack() as started:
 
         def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
-            server = Server(tmp_path / name, *lines, sentinel=sentinel)
-            started.callback(server.close)
-            return server
+            return started.enter_context(Server(tmp_path / name, *lines, sentinel=sentinel))
 
         right, wrong = begin("right"), begin("wrong")
         sentinels = [

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.fault.redis_process import RedisProcess
 from tests.integration.socketio.real_client import POLLING, UPGRADED, WEBSOCKET
 from tests.integration.transport.clients import WebSocket
 from tests.support.certificates import Authority
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 from tests.support.served_chat import Guest, Served, Told, commanded, evening, serving, talk_over_tls
 

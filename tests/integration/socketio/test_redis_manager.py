@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import socketio
 
-from tests.fault.redis_process import RedisProcess
 from tests.integration.socketio.real_client import WEBSOCKET
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 from tests.support.served_chat import Guest, Served, serving
 

@@ -337,10 +337,13 @@ class ACluster:
     def _move(self, moments: random.Random) -> None:
         """The log, the head and the epochs one by one, then all ids, so the keys are on two nodes for a while."""
         self.be_whole()
-        with self.faults.one("the slot moves"), self._cluster.moving(self._slot, self._cluster.another(self._owner())) as moving:
+        to = self._cluster.another(self._owner())
+        with self.faults.one("the slot moves") as fault, self._cluster.moving(self._slot, to) as moving:
             for key in ("head", "log", "epochs"):
                 moving.move_keys(f"hg:{{{NAMESPACE}}}:{key}")
                 time.sleep(moments.uniform(0, 0.1))  # for as long as this the fault lasts
+            moving.finish()
+            fault.moved_s = time.monotonic()
 
     def _die(self) -> None:
         self.be_whole()

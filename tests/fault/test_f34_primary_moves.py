@@ -36,7 +36,7 @@ from tests.fault.until_stopped import UntilStopped
 from tests.support.gateway_process import GatewayFailed, GatewayProcess
 from tests.support.raw_client import RawClient
 from tests.support.redis_process import RedisProcess, Server
-from tests.support.sentinels import PRIMARY, dict_of, start_sentinels
+from tests.support.sentinels import PRIMARY, start_sentinels
 
 ROUNDS = {"short": 1, "full": 20}
 SECRET = "a-secret-of-forty-characters-27182818284"
@@ -193,7 +193,7 @@ def fail_over(folder: Path, replicas: int) -> tuple[float, int]:
     """Ask for a failover under load; return how long after the promotion all were there (s), and how many receipts were lost."""
     with ExitStack() as ended:
         site = ended.enter_context(start_sentinels(folder / "redis", replicas=replicas))
-        wait_for(lambda: all(knows(each, replicas) for each in site.sentinels), "the Sentinels to know all", DEADLINE_S)
+        wait_for(site.is_known, "the Sentinels to know all", DEADLINE_S)
         client = ended.enter_context(watching(folder / "gateway", site.url))
         consuming = ended.enter_context(Consuming(site.url))
         publishing = ended.enter_context(Publishing(site.url))
@@ -235,12 +235,6 @@ def fail_over(folder: Path, replicas: int) -> tuple[float, int]:
         places = {(receipt.epoch, receipt.offset) for receipt in of_new()}
         wait_for(lambda: places <= consuming.done, "the consumer to do every event of the new primary", DEADLINE_S)
         return max(publisher_s, at_s["gateway"], at_s["consumer"]) - from_s, lost
-
-
-def knows(sentinel: Server, replicas: int) -> bool:
-    """Whether a Sentinel knows all replicas and both other Sentinels."""
-    said = dict_of(sentinel.call("SENTINEL", "MASTER", PRIMARY))
-    return int(said["num-slaves"]) == replicas and int(said["num-other-sentinels"]) == 2
 
 
 @pytest.mark.parametrize("planned", [False, True], ids=["old primary lives on", "FAILOVER"])

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import gevent
 import pytest
@@ -23,32 +23,12 @@ from headgate.redis.keys import channel, head_key, log_key, user_channel
 from headgate.redis.log import EventLog
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Publisher
-from tests.support.model_links import Link, Log, ModelServer
+from tests.support.model_links import ModelLink, ModelLog, ModelServer
 from tests.support.model_redis import NAMESPACE
 from tests.support.redis_server import wait_until
 
 DEADLINE_S = 30.0
 SOON_S = 0.05
-
-
-class World(Protocol):
-    """A Redis with its two ends, and the actions of publishers and operators."""
-
-    def link(self, connect_timeout_s: float = ...) -> Link: ...
-    def log(self, timeout_s: float = ...) -> Log: ...
-    def publish(self, topic: str, data: str) -> int: ...
-    def publish_raw(self, name: str, message: bytes) -> None: ...
-    def log_rubbish(self) -> int: ...
-    def trim(self, keep: int) -> None: ...
-    def flush(self) -> None: ...
-    def cut(self) -> None: ...
-    def stop(self) -> None: ...
-    def go_on(self) -> None: ...
-    def leave(self) -> None: ...
-    def forbid_globs(self) -> None: ...
-    def fill(self, link: Link) -> None: ...
-    def subscribed(self) -> int: ...
-    def later(self, act: Callable[[], object]) -> Callable[[], None]: ...
 
 
 class RealWorld:
@@ -59,10 +39,10 @@ class RealWorld:
         self._commands = open_ends.enter_context(closing(open_client(server.url, timeout_s=DEADLINE_S)))
         self._publisher = open_ends.enter_context(Publisher(server.url, namespace=NAMESPACE))
 
-    def link(self, connect_timeout_s: float = DEADLINE_S) -> Link:
+    def link(self, connect_timeout_s: float = DEADLINE_S) -> SubscriberLink:
         return self._open.enter_context(closing(SubscriberLink(self._url, connect_timeout_s)))
 
-    def log(self, timeout_s: float = DEADLINE_S) -> Log:
+    def log(self, timeout_s: float = DEADLINE_S) -> EventLog:
         client = self._open.enter_context(closing(open_client(self._url, timeout_s=timeout_s)))
         return EventLog(NAMESPACE, client, 65536)
 
@@ -100,7 +80,7 @@ class RealWorld:
         call(self._commands, "ACL", "SETUSER", "gate", "on", ">pass", "allkeys", "+@all", "resetchannels", f"&{named('a')}")
         self._url = self._url.replace("unix://", "unix://gate:pass@")
 
-    def fill(self, link: Link) -> None:
+    def fill(self, link: SubscriberLink | ModelLink) -> None:
         self.stop()
         link.settimeout(SOON_S)
         with suppress(BusUnavailable):
@@ -124,10 +104,10 @@ class ModelWorld:
         self._server = ModelServer()
         self._redis = self._server.redis
 
-    def link(self, connect_timeout_s: float = DEADLINE_S) -> Link:
+    def link(self, connect_timeout_s: float = DEADLINE_S) -> ModelLink:
         return self._server.link()
 
-    def log(self, timeout_s: float = DEADLINE_S) -> Log:
+    def log(self, timeout_s: float = DEADLINE_S) -> ModelLog:
         return self._server.log(timeout_s)
 
     def publish(self, topic: str, data: str) -> int:
@@ -160,7 +140,7 @@ class ModelWorld:
     def forbid_globs(self) -> None:
         self._server.refusal = lambda command: BusRefused("no", redis_code=NO_PERMISSION) if command[0] == b"PSUBSCRIBE" else None
 
-    def fill(self, link: Link) -> None:
+    def fill(self, link: SubscriberLink | ModelLink) -> None:
         self._server.full = True
 
     def subscribed(self) -> int:
@@ -169,6 +149,11 @@ class ModelWorld:
     def later(self, act: Callable[[], object]) -> Callable[[], None]:
         greenlet = gevent.spawn_later(SOON_S, act)
         return lambda: greenlet.get(timeout=DEADLINE_S)
+
+
+# A Redis with its two ends, and the actions of publishers and operators.
+World: TypeAlias = RealWorld | ModelWorld
+Link: TypeAlias = SubscriberLink | ModelLink
 
 
 @pytest.fixture(params=["real", "model"])

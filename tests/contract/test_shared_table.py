@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import gevent
 import pytest
@@ -23,45 +23,32 @@ from tests.support.small_redis import SmallRedis
 HELD_S = 3600
 
 
-class World(Protocol):
-    """A Redis that can be set back, and its clock."""
-
-    def target(self) -> Any:
-        """Return a connected client of it."""
-
-    def time(self) -> tuple[int, int]:
-        """Return what TIME answers."""
-
-    def kept(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return a command as it is to be sent, so that keys end by this clock alone."""
-
-    def step(self, seconds: int) -> None:
-        """Set its clock, and with it the ends of all keys."""
-
-    def remember(self) -> Callable[[], None]:
-        """Return a function that puts it back to its present state, like a promoted replica without the later writes."""
-
-    def flush(self) -> None:
-        """Forget everything."""
-
-
 class Model:
-    """A small Redis in this process."""
+    """A small Redis in this process.
+
+    Attributes:
+        target: return a connected client of it.
+        flush: forget everything.
+    """
 
     def __init__(self) -> None:
         self._server = SmallRedis(now_s=10_000_000)
         self.flush, self.target = self._server.flush, self._server.client
 
     def time(self) -> tuple[int, int]:
+        """Return what TIME answers."""
         return self._server.now_s, 0
 
     def kept(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a command as it is to be sent, so that keys end by this clock alone."""
         return command
 
     def step(self, seconds: int) -> None:
+        """Set its clock, and with it the ends of all keys."""
         self._server.now_s += seconds
 
     def remember(self) -> Callable[[], None]:
+        """Return a function that puts it back to its present state, like a promoted replica without the later writes."""
         names = ("_sets", "_hashes", "_ends_s")
         kept = copy.deepcopy({name: getattr(self._server, name) for name in names})
         return lambda: vars(self._server).update(copy.deepcopy(kept))
@@ -107,6 +94,9 @@ class Real:
 
     def flush(self) -> None:
         call(self._client, "FLUSHALL")
+
+
+World: TypeAlias = Model | Real
 
 
 class Link:

@@ -15,23 +15,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from websocket import create_connection
 
 from tests.support.redis_server import wait_until
 
 START_DEADLINE_S = 60
-
-
-class OtherBrowser(Protocol):
-    """One page of a browser."""
-
-    def open(self, url: str) -> None:
-        """Go to an address and return when the page has loaded."""
-
-    def ask(self, expression: str) -> Any:
-        """Return the value of an expression in the page; text, numbers, true or false."""
 
 
 class Missing(Exception):
@@ -48,9 +38,11 @@ class Firefox:
         self._page = self._call("browsingContext.getTree", {})["contexts"][0]["context"]
 
     def open(self, url: str) -> None:
+        """Go to an address and return when the page has loaded."""
         self._call("browsingContext.navigate", {"context": self._page, "url": url, "wait": "complete"})
 
     def ask(self, expression: str) -> Any:
+        """Return the value of an expression in the page; text, numbers, true or false."""
         words = {"expression": expression, "target": {"context": self._page}, "awaitPromise": True}
         return self._call("script.evaluate", words)["result"].get("value")
 
@@ -89,6 +81,9 @@ class WebKit:
         request = urllib.request.Request(self._address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=START_DEADLINE_S) as answer:
             return json.load(answer)["value"]
+
+
+OtherBrowser: TypeAlias = Firefox | WebKit
 
 
 @contextmanager

@@ -1,7 +1,14 @@
 """The grounds of the mixture: Redis at an address that moves, with Sentinels, and as a Cluster; and the faults of each.
 
 A fault takes the random numbers of its step. It waits until the ground is whole, and notes itself in `Faults`, with the time in
-which it excuses a lost event, and a repeated delivery.
+which it excuses a lost event, and a repeated delivery. Each ground has
+
+- url, addresses: for publishers and consumers, and for each gateway.
+- at_once, lasting: its faults, by name; one that lasts is a context manager.
+- paused: its processes that can be paused for long, by name.
+- losing: the faults at once that lose the end of the log.
+- needed: those of the processes without which nothing of the ground's own can happen.
+- replaced: those of them that another one replaces.
 """
 
 import contextlib
@@ -9,7 +16,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
@@ -24,6 +31,9 @@ from tests.support.sentinels import PRIMARY, dict_of, start_sentinels
 
 At = Callable[[random.Random], object]
 Lasting = Callable[[random.Random], contextlib.AbstractContextManager[object]]
+# Returns a process with `pause` and `go_on` (SIGSTOP, SIGCONT).
+Paused = Callable[[random.Random], Any]
+Ground: TypeAlias = "AnAddress | Sentinels | ACluster"
 # Of events that a primary has acknowledged, those of so long before its end may not have reached its replica.
 BEHIND_S = 0.5
 # How long an old primary may live on before it is made a replica. With Sentinels they do, some ten seconds later.
@@ -31,49 +41,6 @@ LIVES_ON_S = 3.0
 # A server with so long a silence has failed. A starved machine is silent for a second, which must cause no failover.
 SILENT_MS = 3000
 LIVES_ON = "the address moves, the old primary lives on"
-
-
-class Pausable(Protocol):
-    """A process that can be stopped and goes on (SIGSTOP, SIGCONT)."""
-
-    def pause(self) -> object: ...
-
-    def go_on(self) -> object: ...
-
-
-class Ground(Protocol):
-    """A Redis of some kind, and the faults that can happen to it.
-
-    Attributes:
-        url, addresses: for publishers and consumers, and for each gateway.
-        at_once, lasting: the faults of it, by name; one that lasts is a context manager.
-        paused: the processes of it that can be paused for long, by name.
-        losing: the faults at once that lose the end of the log.
-        needed: those of the processes without which nothing of the ground's own can happen.
-        replaced: those of them that another one replaces.
-    """
-
-    faults: Faults
-    at_once: dict[str, At]
-    lasting: dict[str, Lasting]
-    paused: dict[str, Callable[[], Pausable]]
-    losing: tuple[str, ...]
-    needed: tuple[str, ...]
-    replaced: tuple[str, ...]
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def addresses(self) -> list[str]: ...
-
-    def call(self, *command: str | bytes | int) -> Any: ...
-
-    def servers(self) -> list[Any]:
-        """Return the servers that hold logs, each with a `call`."""
-
-    def be_whole(self) -> None:
-        """Wait until nothing of the last fault is left."""
 
 
 def empty(ground: Ground) -> None:
@@ -117,7 +84,7 @@ class AnAddress(Pair):
             "partition": lambda moments: self._relay_is("pause", moments),
             "refused": lambda moments: self._relay_is("refuse", moments),
         }
-        self.paused: dict[str, Callable[[], Pausable]] = {"Redis": lambda: self.primary}
+        self.paused: dict[str, Paused] = {"Redis": lambda moments: self.primary}
 
     def servers(self) -> list[Any]:
         return [self.primary]
@@ -184,9 +151,9 @@ class Sentinels:
             "the primary freezes, its replicas lag": self._frozen,
         }
         self.lasting: dict[str, Lasting] = {}
-        self.paused: dict[str, Callable[[], Pausable]] = {
-            "the Redis primary": self.primary,
-            "a Sentinel": lambda: self._site.sentinels[2],
+        self.paused: dict[str, Paused] = {
+            "the Redis primary": lambda moments: self.primary(),
+            "a Sentinel": lambda moments: self._site.sentinels[2],
         }
 
     @property
@@ -300,7 +267,7 @@ class ACluster:
             "two planned failovers in a row": lambda moments: self._planned(2),
         }
         self.lasting: dict[str, Lasting] = {}
-        self.paused: dict[str, Callable[[], Pausable]] = {"the owner": self._owner}
+        self.paused: dict[str, Paused] = {"the owner": lambda moments: self._owner()}
 
     @property
     def url(self) -> str:

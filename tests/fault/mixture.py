@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from typing import Any
 from headgate.services.publisher import Fate, Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, Flow, check_consumer, check_receipts, flows, latest_s, lost
 from tests.fault.checker import History, Record, Violation, check
-from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
+from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Paused, empty, kill_clients
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.pages import Pages
 from tests.fault.participants import Participant
@@ -100,12 +97,12 @@ class Piece:
             "commands killed": lambda moments: kill_clients(ground, "normal"),
             **ground.at_once,
         }
-        self._paused: dict[str, Callable[[random.Random], Pausable]] = {
-            GATEWAY: lambda moments: _Process(moments.choice(site.gateways).pid),
+        self._paused: dict[str, Paused] = {
+            GATEWAY: lambda moments: moments.choice(site.gateways),
             "a publisher": lambda moments: moments.choice(self._publishers),
             "a consumer": lambda moments: moments.choice(self._consumers),
             "a page": lambda moments: moments.choice(self._pages),
-            **{name: partial(_chosen, choose) for name, choose in ground.paused.items()},
+            **ground.paused,
         }
 
     @property
@@ -395,25 +392,6 @@ class Piece:
 
     def _burst(self, moments: random.Random, events: int, payload_bytes: int, topic: str) -> None:
         moments.choice(self._publishers).ask(f"burst {events} {payload_bytes} {topic}")
-
-
-def _chosen(choose: Callable[[], Pausable], moments: random.Random) -> Pausable:
-    """Return the process that a ground names."""
-    return choose()
-
-
-class _Process:
-    """A process by its id, to be paused. It may be killed in between."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def pause(self) -> None:
-        os.kill(self._pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGCONT)
 
 
 def _explain(violations: Sequence[Violation], journals: Sequence[Participant], faults: Faults) -> None:

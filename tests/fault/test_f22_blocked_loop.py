@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import threading
 import time
 import urllib.request
@@ -85,9 +84,9 @@ def test_the_code_that_blocks_the_loop_is_named_while_it_does(
 def test_a_process_that_was_stopped_blames_nobody(gateway: GatewayProcess) -> None:
     """SIGSTOP for longer than a stall takes; when it runs again it says so, and names no code."""
     before, again = len(lines(gateway, BLOCKED)), len(lines(gateway, AGAIN))
-    os.kill(gateway.pid, signal.SIGSTOP)
+    gateway.pause()
     time.sleep(1.0)  # the length of the fault
-    os.kill(gateway.pid, signal.SIGCONT)
+    gateway.go_on()
     wait_for(lambda: len(lines(gateway, AGAIN)) > again, "the loop to run again")
     wait_for(lambda: answers(gateway), "the gateway to answer")
     assert len(lines(gateway, BLOCKED)) == before

@@ -7,7 +7,6 @@ says how many rounds there are.
 
 import os
 import random
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -121,12 +120,12 @@ class World:
     @contextmanager
     def _stopped(self, gateway: GatewayProcess) -> Iterator[None]:
         time.sleep(self._moments.uniform(0, 1))  # somewhere in the drain
-        os.kill(gateway.pid, signal.SIGSTOP)
+        gateway.pause()
         try:
             yield
             time.sleep(BLOCKED_S)  # the length of the fault
         finally:
-            os.kill(gateway.pid, signal.SIGCONT)
+            gateway.go_on()
 
     @contextmanager
     def _storm(self) -> Iterator[None]:

@@ -123,9 +123,19 @@ class GatewayProcess:
             self._process.kill()
             self._process.wait()
 
+    def pause(self) -> None:
+        """Stop it (SIGSTOP), so that its connections stay, and nothing answers."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it run again; one that was killed in between stays so."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGCONT)
+
     @property
     def pid(self) -> int:
-        """Process id, for SIGSTOP, /proc and the like."""
+        """Process id, for /proc and the like."""
         assert self._process is not None, "not started"
         return self._process.pid
 

@@ -6,8 +6,6 @@ Each decision is proven where it is made (tests/unit/auth, tests/unit/node, test
 import ipaddress
 import itertools
 import json
-import os
-import signal
 import time
 import urllib.error
 import urllib.request
@@ -184,7 +182,7 @@ def test_a_gateway_that_stood_still_sends_no_event_of_that_time_to_a_client_with
         join(gateway, token(user, lifetime_s, subscribe=["news.#"]), subscriptions=subscriptions)
         for user, lifetime_s in ((eve, 600), (f"{eve}-expired", 3), (f"{eve}-regranted", 600), ("ben", 600))
     )
-    os.kill(gateway.pid, signal.SIGSTOP)
+    gateway.pause()
     try:
         lift(user=eve)
         with closing(Clients(redis.url, within_s=0.1)) as clients:
@@ -194,7 +192,7 @@ def test_a_gateway_that_stood_still_sends_no_event_of_that_time_to_a_client_with
         wanted = json.dumps(["replay", {"pattern": "news.#", "from": offset, "to": offset}])
         replays = [(client, client.send_request(wanted)) for client in (revoked, regranted)]
     finally:
-        os.kill(gateway.pid, signal.SIGCONT)
+        gateway.go_on()
     other.wait_for_events(1)
     assert (disconnected(revoked), disconnected(expired)) == ("revoked", "expired")
     assert regranted.request("unsubscribe", {"pattern": "nothing"})["ok"]

@@ -5,7 +5,7 @@ import shlex
 from datetime import datetime
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +13,7 @@ from headgate.cli.events import _as_json_text
 from headgate.cli.log import _print_event
 from headgate.cli.main import main
 from headgate.events.event import Event
-from headgate.redis import subscriber_link
 from tests.support.command_line import running
-from tests.support.scripted_link import ScriptedLink
 
 NOWHERE = ("--redis", "redis://127.0.0.1:1")
 
@@ -25,28 +23,6 @@ def test_tail_refuses_a_word_that_is_no_pattern() -> None:
     result = CliRunner().invoke(main, ["tail", "orders.a*", *NOWHERE])
     assert result.exit_code == 1
     assert "invalid pattern 'orders.a*'" in result.stderr
-
-
-def tail(url: str, replies: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> tuple[ScriptedLink, Result]:
-    """Run `tail orders.*` against these replies."""
-    link = ScriptedLink(replies)
-    monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
-    return link, CliRunner().invoke(main, ["tail", "orders.*", "--namespace", "n", "--redis", url])
-
-
-def test_tail_in_a_cluster_reads_the_feed_channel_and_says_when_the_slot_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There the topic stands before each event, and there is one line once both subscriptions stand."""
-    message = b'orders.7\nhg1 0123456789abcdef 5 1700000000000 i-1\n{"sum": 3}'
-    acknowledged = [[b"psubscribe", b"hg:{n}:orders.*", b"1"], [b"ssubscribe", b"hg:{n}/feed", b"1"]]
-    replies = [*acknowledged, [b"smessage", b"hg:{n}/feed", message], [b"sunsubscribe", b"hg:{n}/feed", b"0"]]
-    link, result = tail("redis+cluster://h", replies, monkeypatch)
-
-    assert link.sent == [(b"PSUBSCRIBE", b"hg:{n}:orders.*"), ("SSUBSCRIBE", "hg:{n}/feed")]
-    assert "orders.7" in result.stdout
-    assert '{"sum": 3}' in result.stdout
-    assert result.stderr.count("listening to") == 1
-    assert "moved to another node of the Cluster: run this again" in result.stderr
-    assert result.exit_code == 1
 
 
 @given(st.text(max_size=40))

@@ -8,20 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
-from headgate.cli import keys as module
 from headgate.cli.main import main
 from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
 from tests.support.small_redis import SmallRedis
 
 Lines = list[MutableMapping[str, Any]]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
-    server = SmallRedis()
-    monkeypatch.setattr(module, "open_redis", lambda redis_url: server.client())
-    return server
 
 
 @pytest.fixture

@@ -83,13 +83,6 @@ def test_a_command_in_a_deleted_folder_is_one_line(arguments: list[str], tmp_pat
     assert "Traceback" not in ended.stderr
 
 
-def test_a_failure_ends_the_command_with_exit_code_1() -> None:
-    """After all its lines."""
-    with pytest.raises(SystemExit) as ended:
-        fail("first", "second")
-    assert ended.value.code == 1
-
-
 @contextmanager
 def full_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have standard output lead to a full device."""

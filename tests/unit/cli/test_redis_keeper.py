@@ -53,16 +53,11 @@ def kept() -> tuple[DyingServer, Clock, RedisKeeper]:
     return server, clock, RedisKeeper(cast(EmbeddedRedis, server), clock.wait, lambda: clock.now_s)
 
 
-def test_a_server_that_runs_is_left_alone() -> None:
-    """No wait, no start."""
+def test_a_server_that_has_died_is_started_again() -> None:
+    """Once, after a moment. One that runs is left alone."""
     server, clock, keeper = kept()
     keeper.check()
     assert (server.starts, clock.waits) == (0, [])
-
-
-def test_a_server_that_has_died_is_started_again() -> None:
-    """Once, after a moment."""
-    server, clock, keeper = kept()
     server.is_running = False
     keeper.check()
     keeper.check()

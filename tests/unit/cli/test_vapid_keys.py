@@ -37,23 +37,19 @@ def test_a_file_gets_both_keys_and_the_screen_only_the_public_one(tmp_path: Path
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    """One line says so, and the keys in it stay."""
-    path = tmp_path / "push.env"
-    path.write_text("VAPID_PRIVATE_KEY=mine\n")
-
-    done = CliRunner().invoke(main, ["vapid-keys", "--file", str(path)])
-
-    assert done.exit_code == 1
-    assert done.stderr == f"headgate: {path}: the file exists already, and is not changed; expected a new file\n"
-    assert path.read_text() == "VAPID_PRIVATE_KEY=mine\n"
-
-
-def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    """With the path and the reason."""
-    done = CliRunner().invoke(main, ["vapid-keys", "--file", str(tmp_path / "none" / "push.env")])
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.endswith("no such file or directory\n")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("push.env", "the file exists already, and is not changed; expected a new file"),
+        ("none/push.env", "no such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_made_is_one_line(tmp_path: Path, name: str, told: str) -> None:
+    """With the path and the reason. The keys in a file that is there stay."""
+    (tmp_path / "push.env").write_text("VAPID_PRIVATE_KEY=mine\n")
+    done = CliRunner().invoke(main, ["vapid-keys", "--file", str(tmp_path / name)])
+    assert (done.exit_code, done.stderr) == (1, f"headgate: {tmp_path / name}: {told}\n")
+    assert (tmp_path / "push.env").read_text() == "VAPID_PRIVATE_KEY=mine\n"
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from click.testing import CliRunner, Result
 
 from headgate.auth.regrants import store
 from headgate.cli.main import main
-from headgate.redis import client as redis_client
 from headgate.redis.api_keys import StoredKey, add
 from tests.support.small_redis import SmallRedis
 
@@ -41,17 +40,15 @@ secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 
 
 @pytest.fixture
-def redis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SmallRedis:
+def redis(server: SmallRedis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SmallRedis:
     """The Redis that the command finds, in a folder with the file above."""
-    server = SmallRedis()
-    monkeypatch.setattr(redis_client, "open_client", lambda *_, **__: server.client())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "headgate.toml").write_text(FILE)
     return server
 
 
 def run(*words: str, **environment: str) -> Result:
-    return CliRunner().invoke(main, ["who-can", "--redis", "redis://127.0.0.1:1/0", *words], env=environment)
+    return CliRunner().invoke(main, ["who-can", *words], env=environment)
 
 
 def seers(*words: str, **environment: str) -> list[tuple[str, str, list[str], str]]:

@@ -9,7 +9,6 @@ from headgate.diagnosis.overview import NamespaceState, wrong
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import Verdict
 
-SILENT = "gateways: none has told of itself, which it cannot while Redis refuses writes"
 AT_WORK = {"gateway": Load(1, 0, "n", name="web-1/7")}
 
 
@@ -28,6 +27,7 @@ def consumer(idle_s: float | None, **counts: int) -> GroupStatus:
         ((AT_WORK, [namespace(1)], [consumer(1, lag=7)], {}), None, ""),
         ((AT_WORK, [namespace(1)], [consumer(None)], {}), None, ""),
         (({}, [namespace(0)], [], {}), Verdict.FAULT, "gateways: none is at work: start one"),
+        (({}, [namespace(1)], [], {}), Verdict.WARNING, "gateways: 1 registered, and none has told its state yet"),
         ((AT_WORK, [namespace(0)], [], {}), Verdict.WARNING, "namespace n: no gateway serves it; the last one was seen 5 s ago"),
         ((AT_WORK, [namespace(0, None)], [], {}), Verdict.WARNING, "namespace n: no gateway serves it"),
         (
@@ -47,20 +47,15 @@ def test_only_what_somebody_should_look_at_is_wrong(given: Any, verdict: Verdict
     assert all(says in finding.line for finding in found)
 
 
-def test_a_gateway_that_cannot_say_that_it_is_there_is_not_taken_for_gone() -> None:
-    """While Redis refuses writes their words run out, and no second gateway is wanted beside a working one."""
-    [found] = wrong({}, [], [], {}, takes_writes=False)
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (({}, [], [], {}), "gateways: none has told of itself, which it cannot while Redis refuses writes"),
+        ((AT_WORK, [namespace(1)], [consumer(90, lag=7)], {}), "consumer mail: it cannot take work while Redis refuses writes"),
+    ],
+)
+def test_what_redis_keeps_from_reporting_is_not_taken_for_gone(given: Any, says: str) -> None:
+    """While it refuses writes, words of gateways and heartbeats run out, and no second one is wanted beside a working one."""
+    [found] = wrong(*given, takes_writes=False)
     assert (found.verdict, found.fix) == (Verdict.UNKNOWN, None)
-    assert found.line.startswith(SILENT)
-
-
-def test_a_consumer_that_cannot_take_work_is_not_taken_for_stopped() -> None:
-    """Its heartbeat is a write as well."""
-    [found] = wrong(AT_WORK, [namespace(1)], [consumer(90, lag=7)], {}, takes_writes=False)
-    assert (found.verdict, found.fix) == (Verdict.UNKNOWN, None)
-
-
-def test_a_gateway_that_is_registered_alone_is_at_work() -> None:
-    """It has not reported its state yet, or may not."""
-    [found] = wrong({}, [namespace(1)], [], {})
-    assert (found.verdict, "1 registered" in found.text) == (Verdict.WARNING, True)
+    assert found.line.startswith(says)

@@ -35,14 +35,33 @@ def test_a_problem_has_the_members_of_rfc_9457_and_the_parts_of_its_error() -> N
 
 def test_a_problem_that_passes_says_when() -> None:
     """Retry-After, and for a rate the quota too."""
-    assert told(errors.BusUnavailable("gone"))[1]["Retry-After"] == "1"
     status, headers, _ = told(errors.AuthorizeFailed("replay", "a.#"))
     assert (status, headers["Retry-After"]) == (503, "1")
     status, headers, body = told(RateReached("read_per_s", 0.5, 10, 3.2))
     assert (status, headers["Retry-After"], body["retry_after_s"], body["code"]) == (429, "4", 4, "limit_reached")
     assert headers["RateLimit-Policy"] == '"read_per_s";q=10;w=20'
     assert headers["RateLimit"] == '"read_per_s";r=0;t=4'
-    assert told(errors.LimitReached("batch_events", 5))[0] == 409
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        (errors.InvalidTopic("a..b", "empty word"), 400, None),
+        (errors.BusUnavailable("gone"), 503, "1"),
+        (errors.BusRefused("OOM"), 502, None),
+        (errors.LimitReached("x", 1, 7), 429, "7"),
+        (errors.LimitReached("failed_logins", 100, 7), 429, "7"),
+        (errors.LimitReached("x", 1), 409, None),
+    ],
+)
+def test_an_error_of_the_tree_has_its_status_and_the_words_of_the_wire(
+    error: errors.HeadgateError, status: int, retry_after: str | None
+) -> None:
+    """The same code and parts as there."""
+    answered, headers, body = told(error)
+    assert (answered, headers.get("Retry-After")) == (status, retry_after)
+    wire = error.to_wire()
+    assert body.items() >= {"detail": wire.pop("message"), **wire}.items()
 
 
 def test_an_error_of_the_bus_does_not_name_its_address() -> None:

@@ -1,4 +1,4 @@
-"""`headgate clients`, `disconnect` and `presence`: their output, and how they end."""
+"""`headgate clients`, `disconnect`, `regrant`, `presence`, `rebalance` and `pause`: their output, and how they end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
-from headgate.redis import registry
+from headgate.redis import loads, registry
+from headgate.redis.loads import Load
 from headgate.services import clients as module
 from headgate.services import publisher
 from headgate.services.clients import ClientsPage, ConnectedClient, Reached
 from headgate.services.publisher import PresentUser
 from tests.support.api_client import connected
+from tests.support.registered import write_row
+from tests.support.small_redis import SmallRedis
 
 
 class Clients:
@@ -43,6 +46,9 @@ class Clients:
     def disconnect(self, **wish: Any) -> Reached:
         self.wishes.append(wish)
         return Reached(2, self.silent)
+
+    def regrant(self, user: str, **wish: Any) -> Reached:
+        return self.disconnect(user=user, **wish)
 
 
 class Publisher:
@@ -110,7 +116,7 @@ def test_one_session_is_printed_with_all_its_patterns() -> None:
     assert run.stderr == "headgate: no gateway has the session 'none'\n"
 
 
-@pytest.mark.parametrize("command", [("clients",), ("disconnect", "--user", "ana")])
+@pytest.mark.parametrize("command", [("clients",), ("disconnect", "--user", "ana"), ("regrant", "ana")])
 def test_a_gateway_that_did_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     """It is named, after the answers of the others."""
     monkeypatch.setattr(Clients, "silent", ("web2/9",))
@@ -157,3 +163,43 @@ def test_an_empty_topic_says_so_to_people_only() -> None:
     run = headgate("presence", "rooms.8", *redis)
     assert (run.stdout, run.stderr) == ("", "nobody is in rooms.8\n")
     assert headgate("presence", "rooms.8", "--json", *redis).output == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "subscribe", "publish"),
+    [
+        ((), None, None),
+        (("--nothing",), (), ()),
+        (("--subscribe", "a.#", "--subscribe", "b"), ("a.#", "b"), ()),
+        (("--publish", "c"), (), ("c",)),
+    ],
+)
+def test_a_regrant_without_patterns_asks_the_source_and_one_with_patterns_sets_them(
+    words: tuple[str, ...], subscribe: object, publish: object
+) -> None:
+    """No pattern is not the same as none at all."""
+    run = headgate("regrant", "ana", "--for", "2h", *words)
+    assert (run.stdout, run.exit_code) == ("checked the grants of 2 clients again\n", 0)
+    (wish,) = Clients.wishes
+    assert (wish["user"], wish["subscribe"], wish["publish"], wish["for_s"]) == ("ana", subscribe, publish, 7200)
+
+
+def test_a_rebalance_asks_all_gateways_and_says_how_many_will_move(server: SmallRedis) -> None:
+    """For each group of processes that serve the same; `--show` asks no gateway."""
+    assert headgate("rebalance", "--show").stdout == "no gateway process is at work\n"
+    for name, sessions, serves in (("a", 700, "shop"), ("b", 500, "shop"), ("c", 0, "shop"), ("d", 9, "chat,mail")):
+        write_row(server.client(), name, Load(sessions, 900, serves))
+    shown = "chat,mail: 1 process, sessions 9\nshop: 3 processes, sessions 700, 500, 0"
+    assert headgate("rebalance", "--show").stdout == f"{shown}\n"
+    assert loads.read(server.client()).request is None
+    assert headgate("rebalance", "--per-s", "50").stdout == f"{shown}: up to 400 will move, in about 8 s\n"
+    assert loads.read(server.client()).request == (1000, 50.0)
+
+
+def test_a_namespace_that_nobody_serves_is_paused_and_told(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt name would stop nothing, and look as if it had."""
+    monkeypatch.setattr(registry, "has_been_served", lambda client, name: (name == "shop", ["shop"]))
+    wrong, right = (headgate("pause", "namespace", name) for name in ("shpo", "shop"))
+    assert (wrong.exit_code, wrong.stdout) == (0, "paused namespace shpo\n")
+    assert wrong.stderr == "headgate: no gateway serves the namespace shpo now; gateways serve shop\n"
+    assert (right.exit_code, right.stdout, right.stderr) == (0, "paused namespace shop\n", "")

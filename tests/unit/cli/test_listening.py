@@ -1,4 +1,4 @@
-"""Sockets that systemd passes: found when they are for this process, refused when they do not listen."""
+"""Listening sockets: those that systemd passes, if they are for this process and listen, and the one for several workers."""
 
 import os
 import socket
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import starting as systemd
+from headgate.cli.workers import _bind
 from headgate.errors import InvalidRequest
+from headgate.settings.settings import Settings
 
 OURS = {"LISTEN_PID": str(os.getpid())}
 
@@ -79,3 +81,13 @@ def test_systemd_is_told_that_the_service_is_ready(tmp_path: Path) -> None:
         notified.bind(f"\0{name}")
         systemd.notify_ready({"NOTIFY_SOCKET": f"@{name}"})
         assert notified.recv(100) == b"READY=1"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_the_ipv6_wildcard_takes_connections_over_ipv4() -> None:
+    """As with one process: `--workers` must not close the gateway to half of its clients."""
+    bind = _bind(Settings(host="::", port=0), {})
+    assert bind is not None
+    with socket.socket(fileno=int(bind.removeprefix("fd://"))) as listener:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listener.getsockname()[1]), 5).close()

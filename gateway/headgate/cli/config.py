@@ -40,6 +40,7 @@ def show(
 
     from headgate.consumers.process.config import find_file, read_settings
     from headgate.redis.connections import redacted_address
+    from headgate.settings.options import plain
     from headgate.settings.settings import PREFIX, Settings, environment, variables_set
 
     given = {"HOST": host, "PORT": None if port is None else str(port), "WORKERS": workers, "REDIS_URL": redis_url}
@@ -67,20 +68,10 @@ def show(
     width = max((len(name) for name, *_ in rows), default=0)
     for name, value, origin in rows:
         painted = paint(f"{origin:11}", "bright_black" if origin == "default" else "cyan")
-        echo(f"{name:{width}}  ", painted, f"  {_text(value)}")
+        echo(f"{name:{width}}  ", painted, f"  {plain(value) or 'not set'}")
 
 
 def _configuration_of(target: str) -> dict[str, object]:
     from headgate.workers.application import import_application
 
     return {name: value for name, value in import_application(target).config.items() if name.startswith("HEADGATE_")}
-
-
-def _text(value: object) -> str:
-    if value is None or value == ():
-        return "not set"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ":".join(map(str, value)) if len(value) == 2 and isinstance(value[1], int) else ",".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -172,7 +172,7 @@ class _Search:
                 break
             try:
                 step(trace)
-            except _NotKnown:
+            except TimeoutError:
                 continue
             except HeadgateError as error:
                 trace.notes.append(f"{part}: {error}")
@@ -224,7 +224,7 @@ class _Search:
         """Add each consumer. Once their names are known, each is a separate part of the trace."""
         names = Groups(self._client, trace.namespace).names(self._late_after_step)
         if names is None:
-            raise _NotKnown
+            raise TimeoutError
         parts = {name: f"consumer {name}" for name in names}
         trace.unknown = [each for each in trace.unknown if each != CONSUMERS] + list(parts.values())
         for name, part in parts.items():
@@ -232,7 +232,7 @@ class _Search:
                 return
             try:
                 consumer = _consumer(self._client, trace, name, self._late_after_step)
-            except _NotKnown:
+            except TimeoutError:
                 continue
             if (user := user_of(trace.topic)) is not None:
                 consumer.outcomes = read_outcomes(self._client, trace.namespace, name, user, trace.id)
@@ -269,10 +269,6 @@ def _facts(trace: Trace) -> Iterator[NotificationState]:
         yield NotificationState.SHOWN
     if trace.read:
         yield NotificationState.READ
-
-
-class _NotKnown(Exception):
-    """There was not enough time, or too much to search."""
 
 
 def _by(fields: Mapping[bytes, bytes]) -> str | None:
@@ -317,14 +313,14 @@ def _fields(client: Client, namespace: str, offset: int) -> Mapping[bytes, bytes
 
 
 def _gateways(client: Client, event: Trace, lineage: Lineage, late: Callable[[], bool]) -> list[AtGateway]:
-    """Return the gateways' reports on the event, in every epoch with the event at its offset. Raises _NotKnown."""
+    """Return the gateways' reports on the event, in every epoch with the event at its offset. Raises TimeoutError."""
     reports: dict[str, list[int]] = {}
     for epoch in (lineage.epoch, *lineage.ends):
         end = lineage.end_of(epoch, event.head)
         if end is None or end < event.offset:
             continue
         if late():
-            raise _NotKnown
+            raise TimeoutError
         for gateway, counts in read(client, event.namespace, epoch, event.offset).items():
             before = reports.get(gateway, [0] * len(NAMES))
             reports[gateway] = [one + two for one, two in zip(before, counts, strict=False)]
@@ -332,7 +328,7 @@ def _gateways(client: Client, event: Trace, lineage: Lineage, late: Callable[[],
 
 
 def _consumer(client: Client, event: Trace, name: str, late: Callable[[], bool]) -> AtConsumer:
-    """Return the state at a consumer. Raises _NotKnown."""
+    """Return the state at a consumer. Raises TimeoutError."""
     # In the order in which a task moves, so that a moving task is found at its next place.
     key = group_key(event.namespace, name)
     [position] = call(client, "HMGET", key, "position")
@@ -372,7 +368,7 @@ def _scan(client: Client, command: str, key: str, pattern: str, late: Callable[[
             return
         if late():
             break
-    raise _NotKnown
+    raise TimeoutError
 
 
 def _letter(client: Client, event: Trace, name: str, late: Callable[[], bool]) -> AtConsumer | None:
@@ -388,4 +384,4 @@ def _letter(client: Client, event: Trace, name: str, late: Callable[[], bool]) -
             return None
         looked, after = looked + len(page), page[-1].id
     event.notes.append(f"{name} has more dead letters than were looked through.")
-    raise _NotKnown
+    raise TimeoutError

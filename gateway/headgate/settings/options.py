@@ -253,17 +253,19 @@ def read_options(
 
 def describe_options(declared: type[Any]) -> list[tuple[str, str | None, str, str]]:
     """Return (name, default, expected, doc) of every option, in order. A default of "" means "not set", None means required."""
-    return [(f.name, _plain(f.default), f.metadata["expected"], f.metadata["doc"]) for f in dataclasses.fields(declared)]
+    return [
+        (f.name, None if f.default is dataclasses.MISSING else plain(f.default), f.metadata["expected"], f.metadata["doc"])
+        for f in dataclasses.fields(declared)
+    ]
 
 
-def _plain(default: object) -> str | None:
-    if default is dataclasses.MISSING:
-        return None
-    if default == () or not isinstance(default, (bool, int, float, str, tuple)):
-        return ""
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    return ",".join(default) if isinstance(default, tuple) else f"{default:g}" if isinstance(default, float) else str(default)
+def plain(value: object) -> str:
+    """Return the value of an option as text, and "" for "not set"."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):  # of several words, or a host and its port
+        return (":" if len(value) == 2 and isinstance(value[1], int) else ",").join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value) if isinstance(value, int | str) else ""
 
 
 def show(raw: object) -> str:

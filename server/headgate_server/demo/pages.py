@@ -13,8 +13,7 @@ from typing import cast
 
 from flask import Blueprint, Response, current_app, jsonify, render_template, request
 
-from headgate.errors import InvalidRequest
-from headgate.events.wire.requests import check_text
+from headgate_server.api.v1.dispatch import json_object
 from headgate_server.api.v1.problems import HttpRefusal
 
 from .orders import STATUSES, OrderBook
@@ -54,7 +53,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.post("/demo/session")
     def session() -> Response:
-        return jsonify(token=tokens.issue(_body().get("user")))
+        return jsonify(token=tokens.issue(json_object().get("user")))
 
     @routes.get("/demo/orders")
     def orders() -> Response:
@@ -66,15 +65,15 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.put("/demo/orders/<order_id>")
     def move_order(order_id: str) -> Response:
-        return jsonify(book.move(order_id, _body().get("status"), user()))
+        return jsonify(book.move(order_id, json_object().get("status"), user()))
 
     @routes.post("/demo/burst")
     def burst() -> Response:
-        return jsonify(published=troubles.burst(_body(), user()))
+        return jsonify(published=troubles.burst(json_object(), user()))
 
     @routes.post("/demo/restart")
     def restart() -> tuple[Response, int]:
-        return jsonify(published=troubles.restart(operator(), _body().get("id"), user())), 202
+        return jsonify(published=troubles.restart(operator(), json_object().get("id"), user())), 202
 
     @routes.post("/demo/lose")
     def lose() -> Response:
@@ -91,11 +90,3 @@ def _panes(user: str, *, twice: bool) -> list[dict[str, str]]:
     if not twice:
         return [{"key": user, "user": user, "name": USERS[user]}]
     return [{"key": f"{user}-{device}", "user": user, "name": f"{USERS[user]}’s {device}"} for device in ("laptop", "phone")]
-
-
-def _body() -> dict[str, object]:
-    body = request.get_json(silent=True) if request.mimetype == "application/json" else None
-    if not isinstance(body, dict):
-        raise InvalidRequest("expected a JSON object of type application/json")
-    check_text(body)
-    return body

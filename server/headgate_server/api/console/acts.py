@@ -22,9 +22,9 @@ from headgate.consumers.work.groups import check_consumer
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
-from headgate.events.wire.requests import check_text
 from headgate.redis import api_keys
 from headgate.settings.settings import Settings
+from headgate_server.api.v1.dispatch import json_object
 
 from .access import COOKIE, Access
 from .gate import ConsoleGate
@@ -46,7 +46,7 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
             access.check_act(operator, environ, action)
             namespace = ""
             try:
-                body = _body()
+                body = json_object()
                 # The body may have taken minutes, during which the session ended or the application removed the right.
                 if access.operator(request.cookies.get(COOKIE), environ) != operator:
                     raise Unauthorized(UnauthorizedReason.NO_TOKEN, "sign in at /console")
@@ -119,17 +119,6 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
     }
     for path, (action, act) in acts.items():
         routes.add_url_rule(f"/api/{path}", path.replace("/", "_"), audited(action, act), methods=["POST"])
-
-
-def _body() -> dict[str, Any]:
-    try:
-        body = request.get_json(silent=True) if request.mimetype == "application/json" else None
-    except RecursionError as error:
-        raise InvalidRequest("JSON that is nested too deeply") from error
-    if not isinstance(body, dict):
-        raise InvalidRequest("expected a JSON object of type application/json")
-    check_text({name: value for name, value in body.items() if name != "data"})
-    return body
 
 
 def _text(body: Body, name: str, default: str) -> str:

@@ -27,7 +27,7 @@ from headgate.auth.scopes import WITH_PATTERN
 from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
 from headgate.events.event import json_reason
 from headgate.events.topic import check_pattern
-from headgate.events.wire.requests import MAX_OFFSET
+from headgate.events.wire.requests import MAX_OFFSET, check_text
 from headgate.runtime.shared_rates import SharedRates
 from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
@@ -241,6 +241,21 @@ def read_whole() -> bytes:
     body = request.get_data(cache=False)
     if request.content_length is None and request.environ["wsgi.input"].read(1):
         raise RequestEntityTooLarge
+    return body
+
+
+def json_object() -> dict[str, Any]:
+    """Return the JSON object that one of our pages sent with a Flask request. Only its `data` may hold any text.
+
+    Raises InvalidRequest for any other body.
+    """
+    try:
+        body = request.get_json(silent=True) if request.mimetype == "application/json" else None
+    except RecursionError as error:
+        raise InvalidRequest("JSON that is nested too deeply") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("expected a JSON object of type application/json")
+    check_text({name: value for name, value in body.items() if name != "data"})
     return body
 
 

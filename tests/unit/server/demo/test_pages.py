@@ -110,10 +110,14 @@ def test_changes_need_a_token(
     assert gate.published == []
 
 
-@pytest.mark.parametrize("body", [{}, {"user": "eve"}, {"user": None}, {"user": ["ana"]}, [], "ana"], ids=str)
-def test_nobody_else_gets_a_token(demo: FlaskClient, body: Any) -> None:
+@pytest.mark.parametrize(
+    "body",
+    ["{}", '{"user":"eve"}', '{"user":null}', '{"user":["ana"]}', "[]", '"ana"', '{"user":' + "[" * 60_000],
+    ids=lambda body: body[:16],
+)
+def test_nobody_else_gets_a_token(demo: FlaskClient, body: str) -> None:
     """The demo has two users."""
-    assert demo.post("/demo/session", json=body).status_code == 400
+    assert demo.post("/demo/session", data=body, content_type="application/json").status_code == 400
 
 
 @pytest.mark.parametrize(

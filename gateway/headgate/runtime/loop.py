@@ -42,7 +42,7 @@ class Watcher(Protocol):
 
 
 class Greenlet(Protocol):
-    """A greenlet started by `spawn` or `later`."""
+    """A greenlet started by `spawn`."""
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until it has ended, at most `timeout` seconds."""
@@ -362,13 +362,8 @@ def io_watcher(fd: int, events: int) -> Watcher:
     return gevent.get_hub().loop.io(fd, events)  # type: ignore[no-any-return]
 
 
-def later(delay_s: float, function: Callable[..., Any], *args: Any) -> Greenlet:
-    """Run `function` in its own greenlet after `delay_s`. Callable from the hub."""
-    return gevent.spawn_later(delay_s, function, *args)  # type: ignore[no-any-return]
-
-
 def in_hub_after(delay_s: float, callback: Callable[[], Any]) -> None:
-    """Call `callback` in the hub after `delay_s`; it must not switch greenlets. A quarter of the cost of `later`."""
+    """Call `callback` in the hub after `delay_s`; it must not switch greenlets."""
     timer = gevent.get_hub().loop.timer(delay_s)
 
     def fire() -> None:

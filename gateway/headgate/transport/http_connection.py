@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from headgate.runtime.log_throttle import LogThrottle
-from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
+from headgate.runtime.loop import READ, Watcher, io_watcher, repeat, spawn, unwatch
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import Answer, error_answer, http_error
@@ -54,12 +54,12 @@ _BAD_BODY = _last_answer("400 Bad Request", "bad_request", "the body is not vali
 class HttpConnection:
     """See the module. If it `is_taken`, its socket has another owner, and if it `is_reserved`, it has a reserved place.
 
-    `waits_since_s` is when it began to wait for its first byte, on the monotonic clock; 0 if it did not.
+    `waits_since_s` is when it began to wait for its first byte, on the monotonic clock; 0 if it does not.
     """
 
     __slots__ = (
-        *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_routed", "_server", "_watcher"),
-        *("fileno", "is_reserved", "is_taken", "waits_since_s"),
+        *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_routed", "_server", "_timer"),
+        *("_watcher", "fileno", "is_reserved", "is_taken", "waits_since_s"),
     )
 
     def __init__(
@@ -75,6 +75,7 @@ class HttpConnection:
         self._asked: tuple[Answer | None] | None = None
         self._routed: RoutedRequest | None = None
         self._watcher: Watcher | None = None
+        self._timer: Watcher | None = None
         self.waits_since_s = 0.0
         self.is_taken = self.is_reserved = False
 
@@ -94,7 +95,7 @@ class HttpConnection:
                 self.waits_since_s = time.monotonic()
                 self._watcher = io_watcher(self.fileno(), READ)
                 self._watcher.start(self.read_first)
-                self._server.await_first_byte(self)
+                self._timer = repeat(self._server.admission.limits.header_deadline_s, self._end_silent)
             return
         except OSError:
             received = b""
@@ -130,11 +131,17 @@ class HttpConnection:
         if not self.is_taken:
             spawn(self.serve)
 
+    def _end_silent(self) -> None:
+        """Close the connection without an answer, because its first byte is late."""
+        HTTP_ENDED.labels("headers deadline").inc()
+        self.close()
+
     def _stop_watcher(self) -> None:
-        if self._watcher is not None:
+        if self._watcher is not None and self._timer is not None:
             self._watcher.close()
-            self._watcher = None
-            self._server.silent.pop(self, None)
+            self._timer.close()
+            self._watcher = self._timer = None
+            self.waits_since_s = 0.0
 
     # -- in a greenlet --------------------------------------------------------------------------------------------------
 

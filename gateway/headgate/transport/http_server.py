@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from wsgiref.types import WSGIApplication
 
-from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, repeat, sleep, spawn
-from headgate.runtime.metrics import HTTP_CONNECTIONS, HTTP_ENDED
+from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, sleep, spawn
+from headgate.runtime.metrics import HTTP_CONNECTIONS
 
 from .http_admission import EXHAUSTED, Admission
 from .http_connection import HttpConnection
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import ssl
 
 _READ_BYTES = 65536
-# The interval of the check for connections without their first byte.
-_TICK_S = 0.25
 _POLL_S = 0.02
 # A process that ends gives each request, and each connection's first request, at least this long.
 LAST_REQUESTS_S = 1.0
@@ -46,7 +44,6 @@ class HTTPServer:
         to_owner: hands a connection to the process that owns its session; returns whether that process took it.
         on_request: called before each request is answered.
         answering: how many requests are being answered.
-        silent: the connections that wait in the hub for their first byte, in the order of their arrival.
         is_leaving: whether each connection ends with its next answer, because the process is about to end.
     """
 
@@ -80,8 +77,6 @@ class HTTPServer:
         self.on_request: Callable[[], None] = lambda: None
         self.access_log: Callable[[WsgiExchange, int, float], object] | None = None
         self.base_environ = base_environ("", 0, "http", sys.stderr)
-        self._timer: Watcher | None = None
-        self.silent: dict[HttpConnection, None] = {}
         self._ended = Signal()
 
     # -- life -----------------------------------------------------------------------------------------------------------
@@ -178,12 +173,6 @@ class HTTPServer:
             return
         self._take_in(sock, address, received=received, is_adopted=True)
 
-    def await_first_byte(self, connection: HttpConnection) -> None:
-        """Called when a connection begins to wait in the hub. It ends the wait by removing itself from `silent`."""
-        self.silent[connection] = None
-        if self._timer is None:
-            self._timer = repeat(_TICK_S, self._end_late)
-
     def _take_in(
         self, sock: NativeSocket, address: object, has_room: bool = True, *, received: bytes = b"", is_adopted: bool = False
     ) -> None:
@@ -216,16 +205,6 @@ class HTTPServer:
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
-
-    def _end_late(self) -> None:
-        """Close connections with a late first byte, without an answer."""
-        since_s = time.monotonic() - self.admission.limits.header_deadline_s
-        while self.silent and (connection := next(iter(self.silent))).waits_since_s <= since_s:
-            HTTP_ENDED.labels("headers deadline").inc()
-            connection.close()
-        if not self.silent and self._timer is not None:
-            self._timer.close()
-            self._timer = None
 
 
 def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:

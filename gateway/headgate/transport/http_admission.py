@@ -12,7 +12,7 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,6 +24,9 @@ from .http_answers import Answer, no_room
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
 from .peer_socket import end
+
+if TYPE_CHECKING:
+    from .http_connection import HttpConnection
 
 # Answered even without room for anything else.
 HEALTH_PATHS = frozenset({"/livez", "/healthz", "/metrics"})
@@ -44,19 +47,6 @@ ADDRESS_SHARE = 8
 log = structlog.get_logger("headgate.wsgi")
 
 
-class Admitted(Protocol):
-    """A connection, as admission sees it (http_connection.py)."""
-
-    is_reserved: bool
-    """Whether it has a reserved place."""
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether it has sent anything."""
-
-    def fileno(self) -> int: ...
-
-
 class HttpConnections:
     """The open connections by address, in the order in which they began to wait for their peers.
 
@@ -65,26 +55,26 @@ class HttpConnections:
     """
 
     def __init__(self) -> None:
-        self._address_of: dict[Admitted, str | None] = {}
+        self._address_of: dict[HttpConnection, str | None] = {}
         # An OrderedDict, because a dict is slow to find its first key after many removals.
-        self._waiting: OrderedDict[Admitted, None] = OrderedDict()
+        self._waiting: OrderedDict[HttpConnection, None] = OrderedDict()
         # In the same order, including connections that do not wait.
-        self._at: dict[str, OrderedDict[Admitted, None]] = {}
+        self._at: dict[str, OrderedDict[HttpConnection, None]] = {}
 
     def __len__(self) -> int:
         return len(self._address_of)
 
-    def __iter__(self) -> Iterator[Admitted]:
+    def __iter__(self) -> Iterator[HttpConnection]:
         return iter(self._address_of)
 
-    def open(self, connection: Admitted, address: str | None) -> None:
+    def open(self, connection: HttpConnection, address: str | None) -> None:
         """Add a waiting connection. With `address` None it counts for no address."""
         self._address_of[connection] = address
         self._waiting[connection] = None
         if address is not None:
             self._at.setdefault(address, OrderedDict())[connection] = None
 
-    def attribute(self, connection: Admitted, address: str | None) -> None:
+    def attribute(self, connection: HttpConnection, address: str | None) -> None:
         """Count a connection for another address. Through a proxy, each request may come from another client."""
         before = self._address_of.get(connection, address)
         if before == address:
@@ -98,18 +88,18 @@ class HttpConnections:
         if address is not None:
             self._at.setdefault(address, OrderedDict())[connection] = None
 
-    def wait(self, connection: Admitted) -> None:
+    def wait(self, connection: HttpConnection) -> None:
         """Called when it waits for its peer. Idempotent."""
         if connection in self._address_of and connection not in self._waiting:
             self._waiting[connection] = None
             if (address := self._address_of[connection]) is not None:
                 self._at[address].move_to_end(connection)
 
-    def work(self, connection: Admitted) -> None:
+    def work(self, connection: HttpConnection) -> None:
         """Called when the application begins to answer its request."""
         self._waiting.pop(connection, None)
 
-    def close(self, connection: Admitted) -> None:
+    def close(self, connection: HttpConnection) -> None:
         """Called when it is over. Idempotent."""
         if connection in self._address_of:
             self.attribute(connection, None)
@@ -120,7 +110,7 @@ class HttpConnections:
         """Return the number of connections of an address."""
         return len(self._at.get(address, ()))
 
-    def longest_waiting(self, address: str | None = None) -> Admitted | None:
+    def longest_waiting(self, address: str | None = None) -> HttpConnection | None:
         """Return the longest waiting connection, of an address if given; None when none waits."""
         if address is None:
             return next(iter(self._waiting), None)
@@ -155,7 +145,7 @@ class Admission:
         self._pause(PLACES_TAKEN_PAUSE_S)
         return None
 
-    def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
+    def take_in(self, connection: HttpConnection, address: object, *, has_room: bool = True) -> Answer | None:
         """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None."""
         if not has_room:
             self._take_reserved_place(connection)
@@ -174,7 +164,7 @@ class Admission:
         connections.open(connection, key)
         return None
 
-    def refusal(self, connection: Admitted, environ: Mapping[str, object]) -> Answer | None:
+    def refusal(self, connection: HttpConnection, environ: Mapping[str, object]) -> Answer | None:
         """Return the answer that refuses a request, or None. With a declared proxy, counts it for its client's address."""
         if connection.is_reserved:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
@@ -191,7 +181,7 @@ class Admission:
         HTTP_ENDED.labels("too many of address").inc()
         return no_room("connections_per_address", limit)
 
-    def between_requests(self, connection: Admitted) -> None:
+    def between_requests(self, connection: HttpConnection) -> None:
         """Called when a connection begins to wait for its next request."""
         self.connections.wait(connection)
         if self.limits.proxies:
@@ -213,7 +203,7 @@ class Admission:
             log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
         self._pause(ACCEPT_AGAIN_S)
 
-    def _take_reserved_place(self, connection: Admitted) -> None:
+    def _take_reserved_place(self, connection: HttpConnection) -> None:
         if self._log_throttle.due("reserved") is not None:
             log.error("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
         connection.is_reserved = True

@@ -35,10 +35,6 @@ MAX_DISCARD_BYTES = 65536
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class TooSlow(TimeoutError):
-    """A peer was too slow. An application sees the OSError of a broken connection."""
-
-
 class BadBody(OSError):
     """The body is not valid HTTP. The text names the fault."""
 
@@ -68,7 +64,7 @@ class Channel:
         self.part, self._pace = part, None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
-        """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TooSlow after too long a wait."""
+        """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TimeoutError after too long a wait."""
         waited_s: float | None = 0.0
         if self.part is Part.IDLE and self._pace is None:
             # Most clients send a request only after the last answer. No object is needed for the pace of such a wait.
@@ -216,7 +212,7 @@ class Channel:
             self.linger()
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
-        """Move bytes once the socket is ready. Raises TooSlow if it is not ready in time."""
+        """Move bytes once the socket is ready. Raises TimeoutError if it is not ready in time."""
         pace = self._pace = self._pace or self.part.pace(self._limits)
         self._waits += 1
         if self.part is not Part.IDLE:  # the connection has already reported that wait
@@ -237,7 +233,7 @@ class Channel:
             HTTP_ENDED.labels(f"{self.part.value} deadline").inc()
         if self.part is Part.ANSWER:
             close_hard(self.peer.fileno())
-        raise TooSlow(errno.ECONNRESET, f"the {self.part.value} took too long")
+        raise TimeoutError(errno.ECONNRESET, f"the {self.part.value} took too long")
 
     def _give_turn(self) -> None:
         self._turn_bytes = 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from wsgiref.types import WSGIEnvironment
 
@@ -24,7 +25,7 @@ from headgate.runtime.loop import READ, Watcher, io_watcher, repeat, spawn, unwa
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import Answer, error_answer, http_error
-from .http_channel import LINGER_S, READ_BYTES, BadBody, Channel, TooSlow, wsgi_input
+from .http_channel import LINGER_S, READ_BYTES, BadBody, Channel, wsgi_input
 from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
 from .http_routes import NeverWaits, RoutedRequest, route_for
@@ -95,7 +96,7 @@ class HttpConnection:
                 self.waits_since_s = time.monotonic()
                 self._watcher = io_watcher(self.fileno(), READ)
                 self._watcher.start(self.read_first)
-                self._timer = repeat(self._server.admission.limits.header_deadline_s, self._end_silent)
+                self._timer = repeat(self._server.admission.limits.header_deadline_s, partial(_end_silent, self))
             return
         except OSError:
             received = b""
@@ -107,16 +108,13 @@ class HttpConnection:
             self.close()
             return
         self._parser.feed(received)
-        event = self._parser.next_event()
-        if isinstance(event, Bad):
-            self._pending = event
-        elif isinstance(event, Request):
-            self._pending = event
-            if not event.body_bytes and not _is_foreign(self._server, event):
-                route = route_for(self._server.routes, event)
-                if isinstance(route, NeverWaits):
-                    self._ask_in_hub(event, route)
-                    return
+        first = self._parser.next_event()
+        self._pending = None if isinstance(first, bytes) else first
+        if isinstance(first, Request) and not first.body_bytes and not _is_foreign(self._server, first):
+            route = route_for(self._server.routes, first)
+            if isinstance(route, NeverWaits):
+                self._ask_in_hub(first, route)
+                return
         spawn(self.serve, waited_s)
 
     def _ask_in_hub(self, request: Request, route: NeverWaits) -> None:
@@ -130,11 +128,6 @@ class HttpConnection:
             return
         if not self.is_taken:
             spawn(self.serve)
-
-    def _end_silent(self) -> None:
-        """Close the connection without an answer, because its first byte is late."""
-        HTTP_ENDED.labels("headers deadline").inc()
-        self.close()
 
     def _stop_watcher(self) -> None:
         if self._watcher is not None and self._timer is not None:
@@ -204,7 +197,7 @@ class HttpConnection:
         request, self._pending = self._pending, None
         try:
             request = request or channel.request()
-        except TooSlow:
+        except TimeoutError:
             if channel.part is Part.HEADERS and self._parser.held:
                 self.write(_LATE.to_bytes(time.time()))
             raise
@@ -299,6 +292,12 @@ class HttpConnection:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
         return not self.is_taken and channel.finish() and not exchange.ends
+
+
+def _end_silent(connection: HttpConnection) -> None:
+    """Close a connection without an answer, because its first byte is late."""
+    HTTP_ENDED.labels("headers deadline").inc()
+    connection.close()
 
 
 def _ask(server: HTTPServer, connection: HttpConnection, routed: RoutedRequest) -> Answer | None:

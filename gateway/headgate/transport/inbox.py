@@ -123,7 +123,7 @@ class Inbox:
         session = self._session
         if session.closed:
             return
-        session.heartbeat.give_grace()
+        session.heartbeat.has_grace = True  # its pong may have waited here
         if session.wire is not None:
             session.wire.resume_reading()
         if session.polls is not None:

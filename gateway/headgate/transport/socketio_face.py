@@ -29,7 +29,7 @@ from .frame_parser import POLICY, PROTOCOL_ERROR
 from .limits import TransportLimits
 from .session import Session
 from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
-from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Malformed, Packet, read_packet, write_packet
+from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Packet, read_packet, write_packet
 
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "ServedNamespace", "SocketIOFace"]
 
@@ -176,7 +176,7 @@ class SocketIOFace:
         if isinstance(message, str):
             try:
                 packet = read_packet(message)
-            except Malformed as error:
+            except ValueError as error:
                 fault = str(error)
             else:
                 served = self._namespaces.get(packet.path)

@@ -19,10 +19,6 @@ _to_json = msgspec.json.encode
 _from_json = msgspec.json.decode
 
 
-class Malformed(ValueError):
-    """A client must not send this packet. The message gives the reason, for the close frame."""
-
-
 class Packet(msgspec.Struct, frozen=True, gc=False):
     """A packet of a client. The `data` of an EVENT is a list that begins with a name, and of an ACK a list."""
 
@@ -33,18 +29,18 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_packet(text: str) -> Packet:
-    """Parse a packet. Raises Malformed if a client must not send it."""
+    """Parse a packet. Raises ValueError, with the reason for the close frame, if a client must not send it."""
     if text[:2] == "0/":  # a CONNECT in its usual form, `0/<name>,{…}`
         path, _, rest = text[1:].partition(",")
         if rest[:1] == "{" and "?" not in path:
             return Packet(CONNECT, path, None, _read_json(rest))
     if (parts := _PACKET.fullmatch(text)) is None:
-        raise Malformed("malformed packet")
+        raise ValueError("malformed packet")
     kind, path = int(parts[1]), (parts[3] or "/").partition("?")[0]
     packet_id = None if parts[4] is None else int(parts[4])
     data = _read_json(parts[5]) if parts[5] else None
     if fault := _fault(kind, packet_id, data, is_binary=bool(int(parts[2] or 0))):
-        raise Malformed(fault)
+        raise ValueError(fault)
     return Packet(kind, path, packet_id, data)
 
 
@@ -66,7 +62,7 @@ def _read_json(text: str) -> object:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise Malformed("malformed packet: its data is no JSON") from error
+            raise ValueError("malformed packet: its data is no JSON") from error
 
 
 def _fault(kind: int, packet_id: int | None, data: object, *, is_binary: bool) -> str | None:

@@ -4,7 +4,7 @@ The process manager takes a row for each worker before the fork. The worker writ
 no locks, because each row has one writer at a time and each cell is one aligned machine word. `MACHINE` has the states of a
 worker.
 
-A `Turn` decides whether a worker takes the next connection of the shared port, or leaves it to a worker with fewer.
+`turns` decides whether a worker takes the next connection of the shared port, or leaves it to a worker with fewer.
 """
 
 from __future__ import annotations
@@ -154,26 +154,27 @@ class Board:
         return any(self.row(index).state is State.ALONE for index in range(self._rows))
 
 
-class Turn:
-    """Decides for one worker's listening socket.
+def turns() -> Callable[[int, Sequence[int]], float]:
+    """Return a function for one worker's listening socket, which gets its connections and those of each serving worker.
 
-    The kernel wakes every worker for a connection and gives it to the first that accepts, which may be the same one each time.
-    A worker above its share waits for a moment before it accepts. It then takes connections that the others have left, so a
-    blocked worker delays a connection by one such moment.
+    It returns for how many seconds to leave the next connection to the others; 0 to take it now. The kernel wakes every worker
+    for a connection and gives it to the first that accepts, which may be the same one each time. A worker above its share waits
+    for a moment before it accepts. It then takes connections that the others have left, so a blocked worker delays a connection
+    by one such moment.
     """
+    left_at: int | None = None
 
-    def __init__(self) -> None:
-        self._left_at: int | None = None
-
-    def leave_s(self, own: int, all_serving: Sequence[int]) -> float:
-        """Return for how many seconds to leave the next connection to the others; 0 to take it now."""
+    def leave_s(own: int, all_serving: Sequence[int]) -> float:
+        nonlocal left_at
         total = sum(all_serving)
-        is_left = self._left_at is not None and total <= self._left_at
+        is_left = left_at is not None and total <= left_at
         if is_left or len(all_serving) < 2 or own <= total / len(all_serving) * ABOVE_SHARE + FEW:
-            self._left_at = None
+            left_at = None
             return 0.0
-        self._left_at = total
+        left_at = total
         return LEAVE_S
+
+    return leave_s
 
 
 def _is_alive(process_id: int) -> bool:

@@ -51,7 +51,7 @@ from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.patching import plugins_loaded_once
 from headgate.settings.settings import LET_IN, Settings, environment
 
-from .board import Board, State, Turn
+from .board import Board, State, turns
 from .gunicorn_settings import REFUSED, WITHOUT_MEANING, named
 from .settings_file import SettingsFile
 
@@ -342,13 +342,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
             server.on_request = self._count_request
         if logs_access:
             server.access_log = self._log_access
-        turn = Turn()
+        turn_s = turns()
         board, index = self._premises.board, self._row.slot
 
         def leave_s() -> float:
             own = self._connections()
             board.count(index, own)
-            if not (pause_s := turn.leave_s(own, board.connections())):
+            if not (pause_s := turn_s(own, board.connections())):
                 board.count(index, own + 1)  # includes the one being accepted
             return pause_s
 

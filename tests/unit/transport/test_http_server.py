@@ -21,6 +21,7 @@ from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_END
 from headgate.transport import http_admission, http_server
 from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission, HttpConnections
 from headgate.transport.http_answers import Answer
+from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
@@ -31,17 +32,14 @@ from tests.support.session_clock import until
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
 
 
-class Connection:
+class Connection(HttpConnection):
     """Stands for a connection, as far as the admission uses one."""
 
-    is_reserved = has_answered = False
-
     def __init__(self) -> None:
+        self.is_reserved = False
         self.ours, self.peer = socket.socketpair()
         self.peer.setblocking(False)
-
-    def fileno(self) -> int:
-        return self.ours.fileno()
+        self.fileno = self.ours.fileno
 
     def close(self) -> None:
         self.ours.close()

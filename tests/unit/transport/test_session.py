@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from headgate.events.wire.frames import Frame
 from headgate.runtime.machine import IllegalStep, Machine
 from headgate.transport import session as session_module
-from headgate.transport.heartbeat import Pulse
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.transport.session import Session
 from headgate.transport.session_state import MACHINE, MOVED, OVER, SessionState
@@ -140,7 +139,7 @@ class TestHeartbeat:
         pinged.send("3")
 
         assert pinged.session.inbox is None
-        assert pinged.session.heartbeat.pulse is Pulse.RESTING
+        assert not pinged.session.heartbeat.awaits_pong
 
     def test_a_polling_browser_is_pinged_by_its_poll_and_told_when_it_is_over(self, browser: Browser) -> None:
         """The poll that waits carries the ping; the next one, when no pong came, CLOSE."""

@@ -1,5 +1,6 @@
 """Socket.IO packets of the gateway's clients: read as python-socketio reads them, checked, and written as it writes them."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from socketio.packet import ACK, EVENT
 from socketio.packet import Packet as StockPacket
 
-from headgate.transport.socketio_packet import Malformed, read_packet, write_packet
+from headgate.transport.socketio_packet import read_packet, write_packet
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -70,10 +71,8 @@ def test_a_packet_is_read_as_python_socketio_reads_it(text: str) -> None:
 )
 def test_a_malformed_packet_is_told_its_fault(text: str, fault: str) -> None:
     """In words, for the close frame."""
-    with pytest.raises(Malformed) as malformed:
+    with pytest.raises(ValueError, match=f"^{re.escape(fault)}$"):
         read_packet(text)
-
-    assert str(malformed.value) == fault
 
 
 @given(st.text() | st.text(alphabet='012345-/,n[]"{}?', max_size=12))
@@ -81,7 +80,7 @@ def test_any_text_is_read_as_python_socketio_reads_it_or_refused(text: str) -> N
     """Nothing else is raised."""
     try:
         packet = read_packet(text)
-    except Malformed:
+    except ValueError:
         return
     assert msgspec.structs.astuple(packet) == as_stock_reads(text)
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from headgate.runtime.machine import IllegalStep
-from headgate.workers.board import LEAVE_S, MACHINE, Board, State, Turn
+from headgate.workers.board import LEAVE_S, MACHINE, Board, State, turns
 
 
 def board_of(living: set[int], rows: int = 4) -> Board:
@@ -124,17 +124,17 @@ def test_only_a_worker_above_its_share_leaves_a_connection_for_one_moment(
 ) -> None:
     """Then it takes what nobody has taken: a blocked sibling costs a moment, and never the connection. A moment for each of few
     would cost more than it is worth."""
-    turn = Turn()
-    assert [turn.leave_s(own, counts) for _ in moments_s] == moments_s
+    leave_s = turns()
+    assert [leave_s(own, counts) for _ in moments_s] == moments_s
 
 
 def test_no_worker_gets_above_its_share_when_one_is_always_the_first_to_be_asked() -> None:
     """5,000 connections, four workers; the first worker is woken first each time, as an inherited listener may do."""
     random.seed(5)
-    counts, turns = [0] * 4, [Turn() for _ in range(4)]
+    counts, leave_s = [0] * 4, [turns() for _ in range(4)]
     for _ in range(5000):
         order = [0, *random.sample([1, 2, 3], 3)]
-        taker = next((each for each in order if not turns[each].leave_s(counts[each], counts)), 0)
+        taker = next((each for each in order if not leave_s[each](counts[each], counts)), 0)
         counts[taker] += 1
     assert sum(counts) == 5000
     assert max(counts) <= 1.2 * 5000 / 4

@@ -17,9 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import h11
+
+if TYPE_CHECKING:
+    from headgate.settings.addresses.http_target import Target
 
 # For all heads of one answer, including 1xx. Some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024
@@ -178,21 +181,6 @@ def left_s(deadline_s: float, now: Callable[[], float]) -> float:
     if left <= 0:
         raise TimeoutError
     return left
-
-
-class Target(Protocol):
-    """The server and the resource of a request (headgate.settings.addresses.http_target)."""
-
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def authority(self) -> str: ...
 
 
 @contextmanager

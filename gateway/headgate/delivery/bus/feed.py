@@ -47,7 +47,7 @@ from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
 from headgate.redis.lineage import Entry, Head, Lineage, alone
-from headgate.runtime.machine import IllegalStep, Machine
+from headgate.runtime.machine import IllegalStep, between
 
 from . import actions as out
 from .fence import Fence, FenceState
@@ -82,22 +82,12 @@ class State(Enum):
     LIVE = "live"
 
 
-class Cause(Enum):
-    """A reason for a change of state."""
-
-    CONNECTED = "connected"
-    SYNCED = "synced"
-    DISCONNECTED = "disconnected"
-
-
-MACHINE = Machine(
+MACHINE = between(
     "feed",
     {
-        (State.DOWN, Cause.CONNECTED): State.SYNCING,
-        (State.SYNCING, Cause.SYNCED): State.LIVE,
-        (State.SYNCING, Cause.DISCONNECTED): State.DOWN,
-        (State.LIVE, Cause.DISCONNECTED): State.DOWN,
-        (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # a failed attempt to connect
+        State.DOWN: (State.SYNCING, State.DOWN),  # an attempt to connect may fail
+        State.SYNCING: (State.LIVE, State.DOWN),
+        State.LIVE: (State.DOWN,),
     },
 )
 
@@ -160,7 +150,7 @@ class Feed:
 
     def connected(self) -> None:
         """Begin with a connection without any requests."""
-        self._move(Cause.CONNECTED)
+        self._move(State.SYNCING)
         self._replies.clear()
         self._messages.forget_copies()
         self._sending = False
@@ -172,7 +162,7 @@ class Feed:
     def disconnected(self) -> list[out.Action]:
         """End the connection, or an attempt to connect. The caller must give no more answers."""
         was_live = self.state is State.LIVE
-        self._move(Cause.DISCONNECTED)
+        self._move(State.DOWN)
         self._steps = self._action = self._answer = None
         self.offset = self.reached  # a delivery under way was carried out, or `failed` has reported it
         self.interest.detach()
@@ -287,7 +277,7 @@ class Feed:
         head = yield from self._read_head()
         yield from self._settle(head)
         self._complete(sources, head)
-        self._move(Cause.SYNCED)
+        self._move(State.LIVE)
         yield out.Do.UP
 
     def _ask(self, question: out.Do | out.ReadHead) -> Generator[out.Action | None, Answer, Head]:
@@ -625,8 +615,8 @@ class Feed:
             self._verified = min(head.offset, self.offset)
         self.interest.mark_synced(sources)
 
-    def _move(self, cause: Cause) -> None:
-        self.state = MACHINE[self.state, cause]
+    def _move(self, state: State) -> None:
+        self.state = MACHINE[self.state, state]
 
 
 def _expected(action: out.Action | None) -> type[Head] | type[list[Entry]] | None:

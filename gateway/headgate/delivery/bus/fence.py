@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 
 from headgate.redis.lineage import Head
-from headgate.runtime.machine import Machine
+from headgate.runtime.machine import between
 
 from .interest import Source
 
@@ -29,29 +29,13 @@ class FenceState(Enum):
     LATE = "late"  # at least one tick has counted it as late
 
 
-class FenceInput(Enum):
-    """An event in the life of a fence."""
-
-    BEGIN = "begin"
-    EXPEDITE = "expedite"
-    TICK = "tick"
-    PONG = "pong"
-    FAIL = "fail"
-
-
-MACHINE = Machine(
+MACHINE = between(
     "fence",
     {
-        (FenceState.NONE, FenceInput.BEGIN): FenceState.IN_FLIGHT,
-        (FenceState.NONE, FenceInput.EXPEDITE): FenceState.EXPEDITED,
-        (FenceState.EXPEDITED, FenceInput.TICK): FenceState.IN_FLIGHT,
-        (FenceState.IN_FLIGHT, FenceInput.TICK): FenceState.LATE,
-        (FenceState.LATE, FenceInput.TICK): FenceState.LATE,
-        **{
-            (under_way, end): FenceState.NONE
-            for under_way in (FenceState.EXPEDITED, FenceState.IN_FLIGHT, FenceState.LATE)
-            for end in (FenceInput.PONG, FenceInput.FAIL)
-        },
+        FenceState.NONE: (FenceState.EXPEDITED, FenceState.IN_FLIGHT),
+        FenceState.EXPEDITED: (FenceState.IN_FLIGHT, FenceState.NONE),
+        FenceState.IN_FLIGHT: (FenceState.LATE, FenceState.NONE),
+        FenceState.LATE: (FenceState.LATE, FenceState.NONE),
     },
 )
 
@@ -87,7 +71,7 @@ class Fence:
 
     def begin(self, position: int, sources: frozenset[Source], *, expedited: bool) -> None:
         """Begin a fence. Its head may be read from now on."""
-        self._move(FenceInput.EXPEDITE if expedited else FenceInput.BEGIN)
+        self._move(FenceState.EXPEDITED if expedited else FenceState.IN_FLIGHT)
         self.number += 1
         self._idle_ticks, self._was = 0, self.head
         self.position, self.sources, self.head = position, sources, None
@@ -95,18 +79,18 @@ class Fence:
     def tick(self) -> None:
         """Note a tick of the clock."""
         if self.state is not FenceState.NONE:
-            self._move(FenceInput.TICK)
+            self._move(FenceState.IN_FLIGHT if self.state is FenceState.EXPEDITED else FenceState.LATE)
             self.missed += self.state is FenceState.LATE
 
     def fail(self) -> None:
         """End the fence under way, as its head could not be read or its PING could not be sent."""
         self.missed += self.state is not FenceState.EXPEDITED  # a regular fence is due soon, and counts
-        self._move(FenceInput.FAIL)
+        self._move(FenceState.NONE)
 
     def pong(self) -> None:
         """End the fence under way, as its PONG has arrived."""
-        self._move(FenceInput.PONG)
+        self._move(FenceState.NONE)
         self.missed = 0
 
-    def _move(self, by: FenceInput) -> None:
-        self.state = MACHINE[self.state, by]
+    def _move(self, state: FenceState) -> None:
+        self.state = MACHINE[self.state, state]

@@ -50,48 +50,18 @@ class Matched(msgspec.Struct, frozen=True, eq=False, gc=False):
     audience: Audience[Client]
 
 
-class _Segment:
-    """Consecutive clients of a pass with the same frames, up to index `end`."""
+class _Part:
+    """Several frames in one write, shared by all clients with exactly these."""
 
-    __slots__ = ("_data", "_frames", "end", "size")
+    __slots__ = ("_data", "frames")
 
-    def __init__(self, end: int, frames: list[Frame]) -> None:
-        self.end = end
-        self.size = sum(len(frame.wire) for frame in frames)
-        self._frames = frames
-        self._data: tuple[tuple[Frame, ...], bytes] | None = None
-
-    def add(self, frame: Frame) -> None:
-        self._frames.append(frame)
-        self.size += len(frame.wire)
-        self._data = None
-
-    def joined(self) -> tuple[tuple[Frame, ...], bytes]:
-        if self._data is None:
-            self._data = (tuple(self._frames), b"".join([frame.wire for frame in self._frames]))
-        return self._data
-
-
-class _Several:
-    """A frame after other frames of a slice, shared by all clients with exactly these."""
-
-    __slots__ = ("_before", "_data", "_frame", "_frames")
-
-    def __init__(self, before: Frame | _Several, frame: Frame) -> None:
-        self._before, self._frame = before, frame
-        self._frames: tuple[Frame, ...] = ()
+    def __init__(self, frames: tuple[Frame, ...]) -> None:
+        self.frames = frames
         self._data: bytes | None = None
 
-    @property
-    def frames(self) -> tuple[Frame, ...]:
-        if not self._frames:
-            frames, before = [self._frame], self._before
-            while isinstance(before, _Several):
-                frames.append(before._frame)
-                before = before._before
-            frames.append(before)
-            self._frames = tuple(reversed(frames))
-        return self._frames
+    def add(self, frame: Frame) -> None:
+        self.frames = (*self.frames, frame)
+        self._data = None
 
     @property
     def wire(self) -> bytes:
@@ -105,7 +75,7 @@ class Pass:
     """One slice of `events` on its way to its clients. `routed` counts each event once for each of its clients."""
 
     __slots__ = (
-        "_audience", "_clients", "_first_clients", "_index", "_parts", "_repeated", "_segment", "_segments",
+        "_audience", "_clients", "_first_clients", "_index", "_parts", "_repeated", "_shared", "_size",
         "events", "routed", "writes",
     )  # fmt: skip
 
@@ -113,20 +83,23 @@ class Pass:
         self._index = 0
         self.writes = 0
         self.events = list(slice_)
-        first = slice_[0].audience
-        self._audience = first
-        self._first_clients = first.clients
-        if len(self._first_clients) > _FEW_CLIENTS and all(matched.audience is first for matched in slice_):
+        self._audience = slice_[0].audience
+        self._first_clients = self._audience.clients
+        # The parts of a pass that events may join, in the order of their clients.
+        self._shared: list[_Part] = []
+        self._size = 0  # of the first of them
+        self._clients: list[Client]
+        self._parts: list[Frame | _Part]
+        if len(self._first_clients) > _FEW_CLIENTS and all(matched.audience is self._audience for matched in slice_):
             # The common case, in which all clients get everything, needs no bookkeeping per client.
-            self._clients: list[Client] = _rotated(self._first_clients, start)
-            self._parts: list[Frame | _Several] | None = None
-            self._segments = [_Segment(len(self._clients), [matched.frame for matched in slice_])]
+            self._shared = [_Part(tuple([matched.frame for matched in slice_]))]
+            self._size = len(self._shared[0].wire)
+            self._clients = _rotated(self._first_clients, start)
+            self._parts = [self._shared[0]] * len(self._clients)
         else:
             parts = _parts_of(slice_)
             self._clients = _rotated(tuple(parts), start)
             self._parts = _rotated(tuple(parts.values()), start)
-            self._segments = []
-        self._segment = 0
         self.routed = _hand(slice_)
         self._repeated = 0  # clients before this one are in the list again, for events after their turn
 
@@ -140,12 +113,13 @@ class Pass:
         for matched in fresh:
             if not self._takes(matched):
                 break
-            served = self._clients[self._repeated : self._index]
-            for segment in self._segments[self._segment :]:
-                segment.add(matched.frame)
-            if served:
+            for part in self._shared:
+                part.add(matched.frame)
+            self._size += len(matched.frame.wire)
+            if served := self._clients[self._repeated : self._index]:
                 self._clients.extend(served)
-                self._segments.append(_Segment(len(self._clients), [matched.frame]))
+                self._shared.append(_Part((matched.frame,)))
+                self._parts.extend(self._shared[-1:] * len(served))
                 self._repeated = self._index
             self.events.append(matched)
             self.routed += _hand((matched,))
@@ -153,33 +127,28 @@ class Pass:
         return joined
 
     def _takes(self, matched: Matched) -> bool:
-        return (
-            self._parts is None
-            and matched.audience is self._audience
-            and matched.audience.clients is self._first_clients
-            and self._segments[self._segment].size + len(matched.frame.wire) <= MAX_SLICE_BYTES
-            and len(self._clients) + self._index - self._repeated <= 2 * len(self._first_clients)
-        )
+        if not self._shared or matched.audience is not self._audience or matched.audience.clients is not self._first_clients:
+            return False
+        while self._shared[0] is not self._parts[self._index]:
+            del self._shared[0]  # all of its clients had their turn
+            self._size = len(self._shared[0].wire)
+        return self._size + len(matched.frame.wire) <= MAX_SLICE_BYTES and len(
+            self._clients
+        ) + self._index - self._repeated <= 2 * len(self._first_clients)
 
     def advance(self, budget_s: float = BUDGET_S) -> bool:
         """Write to the next clients until done or out of budget; return whether it is done. No greenlet switch."""
-        if self._parts is not None:
-            return self._advance_apart(self._parts, budget_s)
-        clients = self._clients
-        index, count = self._index, len(self._clients)
-        end = 0
+        clients, parts = self._clients, self._parts
+        index, count = self._index, len(clients)
+        last: Frame | _Part | None = None
         stop_s = perf_counter() + budget_s
         while index < count:
-            client = clients[index]
-            if index >= end:
-                segment = self._segments[self._segment]
-                while index >= segment.end:
-                    self._segment += 1
-                    segment = self._segments[self._segment]
-                end = segment.end
-                frames, data = segment.joined()
-                size, events = len(data), len(frames)
+            client, part = clients[index], parts[index]
             index += 1
+            if part is not last:
+                last, data = part, part.wire
+                frames = part.frames if isinstance(part, _Part) else (part,)
+                size, events = len(data), len(frames)
             connection: Any = client.connection  # a `ready` one has a wire
             if connection.ready:
                 try:
@@ -195,39 +164,6 @@ class Pass:
                     note_in_part(client, frames, sent)
             else:
                 for frame in frames:
-                    client.offer(frame)
-            if not index % _CLOCK_EVERY and perf_counter() > stop_s:
-                break
-        self.writes += index - self._index
-        self._index = index
-        return index >= count
-
-    def _advance_apart(self, parts: Sequence[Frame | _Several], budget_s: float) -> bool:
-        """Write to clients with different events, mostly users with one event each."""
-        clients = self._clients
-        index, count = self._index, len(clients)
-        stop_s = perf_counter() + budget_s
-        while index < count:
-            client, part = clients[index], parts[index]
-            index += 1
-            connection: Any = client.connection  # a `ready` one has a wire
-            if connection.ready:
-                data = part.wire
-                try:
-                    sent = connection.wire.send(data)
-                except BlockingIOError:
-                    sent = 0
-                except OSError as error:
-                    note_broken(client, _frames_of(part), error)
-                    continue
-                if sent != len(data):
-                    note_in_part(client, _frames_of(part), sent)
-                elif type(part) is _Several:
-                    client.direct += len(part.frames)
-                else:
-                    client.direct += 1
-            else:
-                for frame in _frames_of(part):
                     client.offer(frame)
             if not index % _CLOCK_EVERY and perf_counter() > stop_s:
                 break
@@ -340,29 +276,20 @@ def write_notice(connection: Outbox, frame: Frame) -> None:
         connection.offer_control(frame)
 
 
-def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Several]:
+def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Part]:
     """Return the part of each client of a slice. Clients with the same events share one object."""
-    parts: dict[Client, Frame | _Several] = {}
+    parts: dict[Client, Frame | _Part] = {}
     for matched in slice_:
-        frame, clients = matched.frame, matched.audience.clients
-        if len(clients) == 1:  # an event for one user is not shared
-            (client,) = clients
-            had = parts.get(client)
-            parts[client] = frame if had is None else _Several(had, frame)
-            continue
-        longer: dict[Frame | _Several, _Several] = {}  # earlier events of clients → the same and this one
-        for client in clients:
+        frame = matched.frame
+        longer: dict[Frame | _Part, _Part] = {}  # earlier events of clients → the same and this one
+        for client in matched.audience.clients:
             if (had := parts.get(client)) is None:
                 parts[client] = frame
                 continue
             if (both := longer.get(had)) is None:
-                both = longer[had] = _Several(had, frame)
+                both = longer[had] = _Part((*(had.frames if isinstance(had, _Part) else (had,)), frame))
             parts[client] = both
     return parts
-
-
-def _frames_of(part: Frame | _Several) -> tuple[Frame, ...]:
-    return part.frames if isinstance(part, _Several) else (part,)
 
 
 def note_broken(client: Client, frames: Sequence[Frame], error: OSError) -> None:

@@ -12,7 +12,7 @@ as limits estimates nothing.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import frexp
 from time import monotonic
 
@@ -102,48 +102,3 @@ class Histogram:
         if now_s - self._turned_s >= WINDOW_S:
             self._before_s, self._window_s, self._turned_s = self._window_s, 0.0, now_s
         return max(self._before_s, self._window_s)
-
-
-# (name, kind, help, [(name, labels, value)…])
-Family = tuple[str, str, str, Sequence[tuple[str, dict[str, str], float]]]
-
-HDR = "hdr"
-BUCKET = "bucket"
-# The limits of our classic histograms, as powers of two, from a quarter of a millisecond to a minute.
-CLASSIC_EXPONENTS = range(-12, 7)
-
-
-def classic(families: Iterable[Family]) -> Iterator[Family]:
-    """Return families in which each of our histograms is a classic one, of one process or of all workers together.
-
-    One of ours is a family of the kind HDR. Its samples are counts that can be added: `<name>_in` with the number of a bucket
-    in the label `bucket`, and `<name>_sum`.
-    """
-    for name, kind, documentation, samples in families:
-        if kind != HDR:
-            yield name, kind, documentation, samples
-            continue
-        converted: list[tuple[str, dict[str, str], float]] = []
-        for labels, counts, sum_s in _apart(name, samples):
-            total = sum(counts.values())
-            buckets = [(str(limit_s), count) for limit_s, count in up_to(counts, CLASSIC_EXPONENTS)]
-            converted += [(f"{name}_bucket", {**labels, "le": limit}, count) for limit, count in [*buckets, ("+Inf", total)]]
-            converted += [(f"{name}_count", labels, total), (f"{name}_sum", labels, sum_s)]
-        yield name, "histogram", documentation, converted
-
-
-def _apart(
-    name: str, samples: Iterable[tuple[str, dict[str, str], float]]
-) -> Iterator[tuple[dict[str, str], dict[int, float], float]]:
-    """Return (labels, counts by bucket, sum) of each histogram in an HDR family."""
-    counts: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
-    sums: dict[tuple[tuple[str, str], ...], float] = {}
-    for sample, labels, value in samples:
-        rest = tuple(sorted((label, each) for label, each in labels.items() if label != BUCKET))
-        count = counts.setdefault(rest, {})
-        if sample == f"{name}_sum":
-            sums[rest] = value
-        else:
-            count[int(labels[BUCKET])] = value
-    for rest, count in counts.items():
-        yield dict(rest), count, sums.get(rest, 0.0)

@@ -6,7 +6,7 @@ and fan-out is counted once per pass. Counts kept by clients are added up on req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -16,8 +16,13 @@ from prometheus_client.samples import Sample
 
 from headgate.events.traceparent import DROPPED
 
-from .histogram import BUCKET, HDR, Family, classic
 from .histogram import Histogram as TimeHistogram
+from .histogram import up_to
+
+# (name, kind, help, [(name, labels, value)…])
+Family = tuple[str, str, str, Sequence[tuple[str, dict[str, str], float]]]
+# The limits of our histograms in Prometheus, as powers of two, from a quarter of a millisecond to a minute.
+EXPONENTS = range(-12, 7)
 
 
 class Histograms:
@@ -31,6 +36,7 @@ class Histograms:
         self.greatest_name = f"{name}_greatest_seconds"
         self._label = label
         self._by_value: dict[str, TimeHistogram] = {}
+        HISTOGRAMS.append(self)
         REGISTRY.register(self)
 
     def of(self, value: str = "") -> TimeHistogram:
@@ -41,27 +47,28 @@ class Histograms:
         """Add a histogram owned by another object."""
         self._by_value[value] = histogram
 
-    def family(self) -> Family:
-        """Return the buckets unchanged, for `classic`."""
-        samples: list[tuple[str, dict[str, str], float]] = []
-        for labels, histogram in self._labelled():
-            samples += [(f"{self.name}_in", {**labels, BUCKET: str(each)}, count) for each, count in histogram.counts.items()]
-            samples.append((f"{self.name}_sum", labels, histogram.sum_s))
-        return self.name, HDR, self.documentation, samples
-
     def collect(self) -> Iterator[Metric]:
         """Return a classic histogram and the maxima, for a registry of prometheus_client."""
-        yield from (_metric(family) for family in classic([self.family()]))
+        samples: list[tuple[str, dict[str, str], float]] = []
+        for labels, each in self.labelled():
+            limits = [*((str(limit_s), count) for limit_s, count in up_to(each.counts, EXPONENTS)), ("+Inf", each.count)]
+            samples += [(f"{self.name}_bucket", {**labels, "le": limit}, count) for limit, count in limits]
+            samples += [(f"{self.name}_count", labels, each.count), (f"{self.name}_sum", labels, each.sum_s)]
+        yield _metric((self.name, "histogram", self.documentation, samples))
         greatest = [
             (self.greatest_name, {**labels, "window": window}, value)
-            for labels, each in self._labelled()
+            for labels, each in self.labelled()
             for window, value in (("recent", each.recent_s()), ("all", each.greatest_s))
         ]
         text = f"The maximum of {self.name}: of the last one to two minutes (recent), and since the process started (all)."
         yield _metric((self.greatest_name, "gauge", text, greatest))
 
-    def _labelled(self) -> list[tuple[dict[str, str], TimeHistogram]]:
+    def labelled(self) -> list[tuple[dict[str, str], TimeHistogram]]:
+        """Return each histogram with its labels."""
         return [({self._label: value} if self._label else {}, histogram) for value, histogram in self._by_value.items()]
+
+
+HISTOGRAMS: list[Histograms] = []
 
 
 class Count:
@@ -373,27 +380,16 @@ def totals(metric: Totalled) -> dict[str, float]:
 
 
 def families() -> list[Family]:
-    """Return name, kind, help, and samples (name, labels, value) of all metrics of this process.
-
-    Our histograms have the kind HDR, so those of several processes can be added.
-    """
-    ours = {each.name: each for each in (PUBLISH_TO_SOCKET, FENCE, LOOP_LAG, REDIS_ROUND_TRIPS, FAN_OUT, GC_PAUSE)}
+    """Return name, kind, help, and samples (name, labels, value) of all metrics of this process."""
     return [
-        ours[each.name].family()
-        if each.name in ours
-        else (
-            each.name,
-            each.type,
-            each.documentation,
-            [(sample.name, dict(sample.labels), sample.value) for sample in each.samples],
-        )
+        (each.name, each.type, each.documentation, [(sample.name, dict(sample.labels), sample.value) for sample in each.samples])
         for each in REGISTRY.collect()
     ]
 
 
 def exposition_of(given: Iterable[Family]) -> tuple[str, bytes]:
     """Return the content type and body of Prometheus text for metrics in the form of `families`."""
-    registry: Any = SimpleNamespace(collect=lambda: map(_metric, classic(given)))
+    registry: Any = SimpleNamespace(collect=lambda: map(_metric, given))
     return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 

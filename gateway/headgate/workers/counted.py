@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from headgate.runtime.histogram import HDR, Family
 from headgate.runtime.loop import sleep
+from headgate.runtime.metrics import Family
 
 WORKER_LABEL = "worker"
 # Ages already counted in `ended`, so that a late answer does not count twice. Far more than end between two scrapes.
@@ -59,7 +59,9 @@ GAUGES: Mapping[str, Join] = {
         "process_start_time_seconds",
     ), min),
 }  # fmt: skip
-_COUNTED = {"counter", "histogram", "summary", HDR}
+_COUNTED = {"counter", "histogram", "summary"}
+# The histograms of workers of 0.2, during an upgrade.
+_OUTDATED = "hdr"
 
 
 def counts_of(families: Iterable[Family]) -> list[Family]:
@@ -147,6 +149,8 @@ def _joined(parts: Sequence[Sequence[Family]], join: Join | None = None) -> list
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
     for part in parts:
         for name, kind, text, samples in part:
+            if kind == _OUTDATED:
+                continue
             families.setdefault(name, (kind, text))
             known = values.setdefault(name, {})
             for sample, labels, value in samples:

@@ -17,10 +17,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from headgate.runtime.histogram import Family
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
-from headgate.runtime.metrics import exposition_of, families
+from headgate.runtime.metrics import Family, exposition_of, families
 from headgate.runtime.operator_lines import complain
 from headgate.workers import counted, worker_sockets
 from headgate.workers.all_health import joined

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from headgate.runtime.histogram import BUCKET, HDR, Family, limit_of
-from headgate.runtime.metrics import STATSD_FAULTS, families
+from headgate.runtime.histogram import limit_of
+from headgate.runtime.metrics import HISTOGRAMS, STATSD_FAULTS, Family, Histograms, families
 from headgate.runtime.periodic import Rounds
 from headgate.runtime.statsd import Statsd, Timing
 
@@ -54,7 +54,7 @@ class StatsdPush:
 
     def push(self) -> None:
         """Push the changes since the last push."""
-        counts, timings = changes(self._pushed, self._read())
+        counts, timings = changes(self._pushed, self._read(), HISTOGRAMS)
         self._sender.send(counts, {}, timings)
 
     def _round(self) -> float:
@@ -65,7 +65,9 @@ class StatsdPush:
         STATSD_FAULTS.inc()
 
 
-def changes(pushed: dict[str, float], read: Iterable[Family]) -> tuple[dict[str, int], list[Timing]]:
+def changes(
+    pushed: dict[str, float], read: Iterable[Family], histograms: Iterable[Histograms] = ()
+) -> tuple[dict[str, int], list[Timing]]:
     """Return the counts and timings since the last call. The first call returns all since the start.
 
     `pushed` has the values that StatsD has, by name; the call brings it up to date.
@@ -73,18 +75,19 @@ def changes(pushed: dict[str, float], read: Iterable[Family]) -> tuple[dict[str,
     counts: dict[str, int] = {}
     timings: list[Timing] = []
     for name, kind, _, samples in read:
-        if not name.startswith(_OURS) or kind not in ("counter", HDR):
+        if not name.startswith(_OURS) or kind != "counter":
             continue
         for sample, labels, value in samples:
-            if kind == HDR and BUCKET in labels:
-                rest = {label: each for label, each in labels.items() if label != BUCKET}
-                at = _name(name.removesuffix("_seconds"), rest)
-                if new := _new(pushed, f"{at} {labels[BUCKET]}", value):
-                    timings.append((at, limit_of(int(labels[BUCKET])), new))
-            elif sample.endswith("_total"):
+            if sample.endswith("_total"):
                 at = _name(sample.removesuffix("_total"), labels)
                 if new := _new(pushed, at, value):
                     counts[at] = new
+    for each in histograms:
+        for labels, histogram in each.labelled():
+            at = _name(each.name.removesuffix("_seconds"), labels)
+            for bucket, value in histogram.counts.items():
+                if new := _new(pushed, f"{at} {bucket}", value):
+                    timings.append((at, limit_of(bucket), new))
     return counts, timings
 
 

@@ -5,10 +5,11 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import REGISTRY
 
 from headgate.node.cluster.statsd_push import MAX_NAMES, StatsdPush, changes
-from headgate.runtime.histogram import Family, Histogram, bucket_of, limit_of
-from headgate.runtime.metrics import families
+from headgate.runtime.histogram import bucket_of, limit_of
+from headgate.runtime.metrics import HISTOGRAMS, Family, Histograms, families
 from headgate.runtime.statsd import MAX_DATAGRAM_BYTES, lines
 
 
@@ -16,12 +17,6 @@ def counted(value: float, outcome: str = "discarded") -> Family:
     name = "headgate_outcomes"
     labels = {"outcome": outcome, "namespace": "notifications"}
     return name, "counter", "", [(f"{name}_total", labels, value), (f"{name}_created", labels, 1e9)]
-
-
-def timed(histogram: Histogram) -> Family:
-    name = "headgate_fence_seconds"
-    samples = [(f"{name}_in", {"namespace": "n", "bucket": str(each)}, float(count)) for each, count in histogram.counts.items()]
-    return name, "hdr", "", [*samples, (f"{name}_sum", {"namespace": "n"}, histogram.sum_s)]
 
 
 DROPS = "headgate.outcomes.notifications.discarded"
@@ -47,16 +42,19 @@ def test_a_fraction_goes_with_a_later_push() -> None:
 
 def test_a_time_goes_once_with_the_sample_rate_that_stands_for_how_often() -> None:
     """However many there were."""
-    histogram, pushed = Histogram(), dict[str, float]()
+    timed, pushed = Histograms("headgate_pushed", "Of this test.", "namespace"), dict[str, float]()
+    HISTOGRAMS.remove(timed)
+    REGISTRY.unregister(timed)
+    histogram = timed.of("n")
     histogram.record(0.25, 400)
     histogram.record(0.001)
-    counts, timings = changes(pushed, [timed(histogram)])
+    counts, timings = changes(pushed, [], [timed])
     assert (counts, sorted(lines({}, {}, timings))) == (
         {},
-        [b"headgate.fence.n:%.6g|ms" % (limit_of(bucket_of(0.001)) * 1000), b"headgate.fence.n:250|ms|@0.0025"],
+        [b"headgate.pushed.n:%.6g|ms" % (limit_of(bucket_of(0.001)) * 1000), b"headgate.pushed.n:250|ms|@0.0025"],
     )
     histogram.record(0.25, 1)
-    assert list(lines({}, {}, changes(pushed, [timed(histogram)])[1])) == [b"headgate.fence.n:250|ms"]
+    assert list(lines({}, {}, changes(pushed, [], [timed])[1])) == [b"headgate.pushed.n:250|ms"]
 
 
 def test_a_label_cannot_break_out_of_its_line() -> None:
@@ -107,5 +105,5 @@ def test_everything_of_this_process_arrives_in_bounded_datagrams(server: socket.
 
 def test_the_metrics_of_a_gateway_have_names_that_statsd_takes() -> None:
     """Of all that there are."""
-    counts, timings = changes({}, families())
+    counts, timings = changes({}, families(), HISTOGRAMS)
     assert all(re.fullmatch(r"headgate(\.[A-Za-z0-9_-]+)+", name) for name in [*counts, *(name for name, *_ in timings)])

@@ -1,7 +1,7 @@
 """Compiles the patterns of an identity, so that a pattern is checked against all of them together. No I/O.
 
-In: the granted patterns. Out: `contain(pattern)`, whether one of them contains it, exactly as `topic.contains` defines that. Two
-grants that cover a pattern only together do not contain it.
+In: the granted patterns. Out: `contain(pattern)`, whether one of them contains it: whether every topic that matches the pattern
+also matches that grant. Two grants that cover a pattern only together do not contain it.
 
 There are three kinds of grants, in the order of their cost. A topic, or a pattern requested in the same letters, takes one set
 lookup. A whole branch (`orders.#`, `orders.*.#`, `#`) takes one dict lookup per leading literal word of the pattern. All others

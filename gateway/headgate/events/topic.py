@@ -1,4 +1,4 @@
-"""The grammar of topics, patterns, namespaces and users' names, with matching and containment. No I/O.
+"""The grammar of topics, patterns, namespaces and users' names, with matching. No I/O.
 
 A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. web/src/language/topic.js implements the same.
@@ -7,8 +7,7 @@ A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A 
 A user's name is any text without control characters. In a topic it is one word, `user_word(name)`. Each byte of its UTF-8 that
 is allowed in a word stays, and any other becomes `__` and two hexadecimal digits. `tests/golden/users.json` holds the vectors.
 
-`matches` and `contains` are the plain definitions, and tests compare the fast ones with them. The hot path uses
-delivery/matcher.py, and authorization auth/grants.py.
+`matches` is the plain definition, and tests compare the fast one with it. The hot path uses delivery/matcher.py.
 """
 
 from __future__ import annotations
@@ -234,21 +233,12 @@ def normal_form(pattern: str) -> tuple[str, ...]:
     return ("#",) if tokens == ["*", "#"] else tuple(tokens)
 
 
-def contains(grant: str, pattern: str) -> bool:
-    """Return whether every valid topic that matches `pattern` also matches `grant`.
-
-    Only tests call it, as the reference for compiled grants (auth/grants.py).
-
-    Exact, also at the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It runs the two patterns as
-    automata over the words in either of them and one word for all others. That takes 16 µs for a usual pair, and milliseconds
-    for contrived ones.
-    """
-    inner, outer = tuple(pattern.split(".")), tuple(grant.split("."))
-    return all(covered >> len(outer) & 1 for inside, covered in _walk(inner, outer) if inside >> len(inner) & 1)
-
-
 def overlaps(pattern: str, other: str) -> bool:
-    """Return whether a valid topic matches both patterns. Exact, like `contains`."""
+    """Return whether a valid topic matches both valid patterns.
+
+    Exact, also at the edges of the grammar. It runs the two patterns as automata over the words in either of them and one word
+    for all others. That takes 16 µs for a usual pair, and milliseconds for contrived ones.
+    """
     left, right = tuple(pattern.split(".")), tuple(other.split("."))
     return any(inside >> len(left) & 1 and covered >> len(right) & 1 for inside, covered in _walk(left, right))
 

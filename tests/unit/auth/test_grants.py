@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from headgate.auth.grants import MAX_COMPILED, Grants, compiled
 from headgate.auth.identity import Identity
-from headgate.events.topic import MAX_TOPIC_WORDS, contains
+from headgate.events.topic import MAX_TOPIC_WORDS
+from tests.support.topic_sets import contains
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "topics.json").read_text(encoding="utf-8"))
 # As many as a token may hold, and as a CONNECT may ask for.

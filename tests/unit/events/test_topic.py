@@ -1,9 +1,8 @@
-"""Topics: the grammar, matching and containment, by shared vectors, by brute force and by properties."""
+"""Topics: the grammar, matching and overlap, by shared vectors, by brute force and by properties."""
 
 import itertools
 import json
 import re
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from headgate.events.topic import (
     MAX_TOPIC_WORDS,
     check_pattern,
     check_topic,
-    contains,
     is_probe,
     is_wildcard,
     matches,
@@ -28,6 +26,7 @@ from headgate.events.topic import (
     user_topic,
     user_word,
 )
+from tests.support.topic_sets import all_topics, covered
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "topics.json").read_text(encoding="utf-8"))
 
@@ -47,27 +46,6 @@ def naive_matches(pattern: list[str], topic: list[str]) -> bool:
     if first == "#":
         return any(naive_matches(rest, topic[used:]) for used in range(len(topic) + 1))
     return bool(topic) and first in ("*", topic[0]) and naive_matches(rest, topic[1:])
-
-
-@lru_cache(maxsize=1)
-def all_topics() -> list[list[str]]:
-    """Every topic over an alphabet of two words and a third that no pattern names, up to the limit of words.
-
-    Words that a pattern does not name are interchangeable, so one of them stands for all.
-    """
-    return [list(topic) for length in range(1, MAX_TOPIC_WORDS + 1) for topic in itertools.product("abz", repeat=length)]
-
-
-@lru_cache(maxsize=4096)
-def covered(pattern: str) -> int:
-    """Return the set of all topics that match, as a bit mask, by a regular expression: a second independent oracle."""
-    expression = _regex(pattern)
-    return sum(1 << i for i, topic in enumerate(all_topics()) if expression.fullmatch(".".join(topic) + "."))
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    pieces = {"*": r"[^.]+\.", "#": r"(?:[^.]+\.)*"}
-    return re.compile("".join(pieces.get(word, rf"{re.escape(word)}\.") for word in pattern.split(".")))
 
 
 @pytest.mark.parametrize("topic", GOLDEN["valid_topics"])
@@ -118,14 +96,6 @@ def test_matching_is_what_the_vectors_say(pattern: str, topic: str, expected: bo
     assert naive_matches(pattern.split("."), topic.split(".")) is expected
 
 
-@pytest.mark.parametrize(("grant", "pattern", "expected"), GOLDEN["contains"])
-def test_containment_is_what_the_vectors_say(grant: str, pattern: str, expected: bool) -> None:
-    """The vectors of grants: pattern in pattern, not topic in pattern."""
-    assert check_pattern(grant)
-    assert check_pattern(pattern)
-    assert contains(grant, pattern) is expected
-
-
 @given(patterns, topics)
 def test_matching_agrees_with_the_definition(pattern: str, topic: str) -> None:
     """Any pattern and any topic give the same answer as the definition."""
@@ -154,11 +124,10 @@ def test_matching_is_exhaustively_right_for_short_patterns() -> None:
                 assert matches(".".join(tokens), ".".join(topic)) == naive_matches(list(tokens), topic), (tokens, topic)
 
 
-def test_containment_and_overlap_are_exhaustively_right_for_short_patterns() -> None:
+def test_overlap_is_exhaustively_right_for_short_patterns() -> None:
     """Every pair of patterns of up to three words over {a, b, *, #}, by comparing the sets of all topics that match."""
     short = [".".join(tokens) for length in range(1, 4) for tokens in itertools.product("ab*#", repeat=length)]
     for one, other in itertools.product(short, repeat=2):
-        assert contains(one, other) == (covered(other) & ~covered(one) == 0), (one, other)
         assert overlaps(one, other) == (covered(one) & covered(other) != 0), (one, other)
 
 
@@ -167,9 +136,8 @@ two_word_patterns = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, 
 
 @given(two_word_patterns, two_word_patterns)
 @example("*.*.*.*.*.*.*.*", "a.b.a.b.a.b.a.b")
-def test_containment_and_overlap_agree_with_the_sets_of_topics(one: str, other: str) -> None:
-    """Patterns of any allowed length are contained if no topic matches the inner one alone, and overlap if one matches both."""
-    assert contains(one, other) == (covered(other) & ~covered(one) == 0)
+def test_overlap_agrees_with_the_sets_of_topics(one: str, other: str) -> None:
+    """Patterns of any allowed length overlap if a topic matches both."""
     assert overlaps(one, other) == (covered(one) & covered(other) != 0)
 
 

@@ -71,10 +71,6 @@ class Published:
     def __init__(self) -> None:
         self._events: list[PublishedEvent] = []
         self._ephemeral: list[EphemeralEvent] = []
-        self._receipts: dict[tuple[str, str, str, str], Receipt] = {}
-        self._ids: dict[tuple[str, int], str] = {}
-        self._offsets: defaultdict[str, int] = defaultdict(int)
-        self._epoch = token_hex(8)
         self._lock = Lock()
 
     def __call__(self, pattern: str = "#", namespace: str | None = None) -> list[PublishedEvent]:
@@ -107,63 +103,41 @@ class Published:
             self._events.clear()
             self._ephemeral.clear()
 
-    def append(self, command: Command) -> tuple[Receipt, bool]:
-        """Accept the call that appends an event; return its receipt, and whether its id was known."""
+
+class _Writer:
+    """Answers a publisher's calls to Redis (`log_writer.LogWriter`), and adds the events to a `Published`."""
+
+    def __init__(self, published: Published) -> None:
+        self._published, self._lock = published, published._lock
+        self._receipts: dict[tuple[str, str, str, str], Receipt] = {}
+        self._ids: dict[tuple[str, int], str] = {}
+        self._offsets: defaultdict[str, int] = defaultdict(int)
+        self._epoch = token_hex(8)
+        self.newest = NewestReceipts()
+
+    def append(self, command: Command) -> bytes:
         topic, payload, event_id = str(command[_TOPIC]), command[_PAYLOAD], str(command[_ID])
         namespace = namespace_of(str(command[_KEY]))
         owner, _, shown = (str(command[_BY]) if len(command) > _BY else "  ").split(" ")[:3]
         with self._lock:
-            known = self._receipts.get((namespace, topic, owner, event_id))
-            if known is not None:
-                return known, True
-            self._offsets[namespace] += 1
-            receipt = Receipt(self._epoch, self._offsets[namespace], False, event_id)
-            self._receipts[namespace, topic, owner, event_id] = receipt
-            self._ids[namespace, receipt.offset] = event_id
-            data = msgspec.json.decode(payload if isinstance(payload, bytes) else str(payload))
-            self._events.append(PublishedEvent(topic, data, event_id, namespace, operators_name(shown) or None, receipt))
-            return receipt, False
-
-    def announce(self, namespace: str, topic: str, message: bytes) -> None:
-        """Accept the message of an ephemeral event."""
-        event = decode_message(topic, message, len(message), 0)
-        with self._lock:
-            self._ephemeral.append(EphemeralEvent(topic, event.value(), event.id or "", namespace, event.by))
-
-    def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
-        """Return the state of a receipt, as from a log that keeps everything."""
-        with self._lock:
-            newest = self._offsets.get(namespace, 0)
-            if epoch != self._epoch or not newest:
-                return Fate.UNKNOWN
-            if offset < 1:
-                return Fate.TRIMMED
-            is_another = offset > newest or (event_id and self._ids[namespace, offset] != event_id)
-            return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
-
-    def position(self, namespace: str) -> LogPosition | None:
-        """Return the position of the newest event of a namespace; None before the first one."""
-        with self._lock:
-            offset = self._offsets.get(namespace)
-            return None if offset is None else {"epoch": self._epoch, "offset": offset}
-
-
-class _Writer:
-    """Answers a publisher's calls to Redis (`log_writer.LogWriter`) from a `Published`."""
-
-    def __init__(self, published: Published) -> None:
-        self._published = published
-        self.newest = NewestReceipts()
-
-    def append(self, command: Command) -> bytes:
-        receipt, is_known = self._published.append(command)
-        return f"{receipt.epoch} {receipt.offset} {is_known:d}".encode()
+            receipt = self._receipts.get((namespace, topic, owner, event_id))
+            if is_new := receipt is None:
+                self._offsets[namespace] += 1
+                receipt = Receipt(self._epoch, self._offsets[namespace], False, event_id)
+                self._receipts[namespace, topic, owner, event_id] = receipt
+                self._ids[namespace, receipt.offset] = event_id
+                data = msgspec.json.decode(payload if isinstance(payload, bytes) else str(payload))
+                event = PublishedEvent(topic, data, event_id, namespace, operators_name(shown) or None, receipt)
+                self._published._events.append(event)
+        return f"{receipt.epoch} {receipt.offset} {not is_new:d}".encode()
 
     def append_many(self, commands: Sequence[Command]) -> list[Any]:
         return [self.append(command) if command[0] == "FCALL" else _waited(command) for command in commands]
 
     def announce(self, namespace: str, topic: str, message: bytes) -> None:
-        self._published.announce(namespace, topic, message)
+        event = decode_message(topic, message, len(message), 0)
+        with self._lock:
+            self._published._ephemeral.append(EphemeralEvent(topic, event.value(), event.id or "", namespace, event.by))
 
     def budget(self, namespace: str, *, is_patient: bool = False) -> AbstractContextManager[None]:
         return nullcontext()
@@ -193,17 +167,26 @@ class _Writer:
         """Every namespace is served."""
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
-        return self._published.fate(namespace, epoch, offset, event_id)
+        with self._lock:
+            newest = self._offsets.get(namespace, 0)
+            if epoch != self._epoch or not newest:
+                return Fate.UNKNOWN
+            if offset < 1:
+                return Fate.TRIMMED
+            is_another = offset > newest or (event_id and self._ids[namespace, offset] != event_id)
+            return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
 
     def position(self, namespace: str) -> LogPosition | None:
-        return self._published.position(namespace)
+        with self._lock:
+            offset = self._offsets.get(namespace)
+            return None if offset is None else {"epoch": self._epoch, "offset": offset}
 
     def inbox_page(
         self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool, had: tuple[str, int] | None
     ) -> InboxPage:
         from .redis.inbox import InboxPage  # imports redis-py
 
-        end = self._published.position(namespace) or {"epoch": "", "offset": 0}
+        end = self.position(namespace) or {"epoch": "", "offset": 0}
         return InboxPage(end["epoch"], end["offset"], 0, 0, [], None, {})
 
     def members_page(

@@ -38,11 +38,6 @@ class Rounds:
         """Request a round soon. Never waits."""
         self._wakeup.set()
 
-    @property
-    def is_hurried(self) -> bool:
-        """Whether a round is due soon."""
-        return self._wakeup.is_set()
-
     def close(self) -> bool:
         """Start no more rounds and wait for the current one; return whether this call ended started rounds."""
         if self.ended:

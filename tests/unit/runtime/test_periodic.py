@@ -47,9 +47,7 @@ def test_they_begin_with_a_round_and_the_next_is_when_somebody_is_in_a_hurry() -
     gevent.sleep(0.01)
     assert work.done == 1
     work.rounds.hurry()
-    assert work.rounds.is_hurried
     work.until(lambda: work.done == 2)
-    assert not work.rounds.is_hurried
     assert work.rounds.close()
 
 

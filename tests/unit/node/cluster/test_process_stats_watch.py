@@ -48,7 +48,7 @@ class Process:
     def turn(self) -> float:
         """Return how long the watch then waits."""
         wait_s = self.watch.turn()
-        if self.table._rounds.is_hurried:
+        if self.table._rounds._wakeup.is_set():
             self.table._rounds._wakeup.clear()
             self.table.turn([self.watch])
         return wait_s
@@ -114,10 +114,10 @@ def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is
     one, two = pair
     assert tick(clock, server, one, two) == [REST_S, REST_S]
     one.ask()
-    assert two.watch._rounds.is_hurried
+    assert two.watch._rounds._wakeup.is_set()
     two.watch._rounds._wakeup.clear()
     assert tick(clock, server, two, one) == [EVERY_S, EVERY_S]
-    assert not two.watch._rounds.is_hurried
+    assert not two.watch._rounds._wakeup.is_set()
     assert tick(clock, server, one, two, seconds=2 * WATCHED_S) == [REST_S, REST_S]
 
 

@@ -186,13 +186,10 @@ class LiveFeed:
 
         Events of `more`, which came in by then, join the pass.
         """
-        self._begin_work()
-        try:
+        with self._at_work():
             matched = self._match(list(events))
             while matched:
                 matched = yield from self._run(self._router.passes(matched), more)
-        finally:
-            self._end_work()
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
         """Write the first events of replies directly (direct.py), if available and nothing is under way."""

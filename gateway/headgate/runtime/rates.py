@@ -17,14 +17,10 @@ class TokenBucket:
 
     def spend(self, now_s: float, count: int = 1) -> bool:
         """Take tokens and return True, or take none and return False if there are too few."""
-        tokens = self._tokens + (now_s - self._stamp_s) * self._per_s
-        if tokens > self._burst:
-            tokens = self._burst
-        self._stamp_s = now_s
-        if tokens < count:
-            self._tokens = tokens
+        self._settle(now_s)
+        if self._tokens < count:
             return False
-        self._tokens = tokens - count
+        self._tokens -= count
         return True
 
     def borrow(self, now_s: float, max_wait_s: float, count: int = 1) -> float | None:

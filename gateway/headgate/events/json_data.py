@@ -50,55 +50,42 @@ def encode_data(data: object) -> bytes:
         check_json(payload)
         return payload
     try:
-        _check_value(data, MAX_DEPTH)
-        return _encode(data)
-    except (NotSerializable, TypeError, ValueError, RecursionError, OverflowError) as error:
-        if fault := next(_faults(data, (), MAX_DEPTH), None):
-            raise NotSerializable(*fault) from error
-        raise error if isinstance(error, NotSerializable) else NotSerializable(str(error)) from error
+        if _is_exact(data, MAX_DEPTH):
+            return _encode(data)
+        raise ValueError("JSON would change it")
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise NotSerializable(*next(_faults(data, (), MAX_DEPTH), (str(error), None))) from error
 
 
-def _check_value(value: object, depth: int) -> None:
-    """Check for values that msgspec would silently change. Depth counts lists and dicts, as in event.check_json."""
+def _is_exact(value: object, depth: int) -> bool:
+    """Return whether msgspec writes a value without a silent change. Depth counts lists and dicts, as in event.check_json."""
     kind = type(value)
     if kind in _LEAVES:
-        return
+        return True
     if type(value) is float:
-        if not math.isfinite(value):
-            raise NotSerializable(f"{value} is not a JSON number")
-    elif isinstance(value, dict):
-        _check_depth(depth)
+        return math.isfinite(value)
+    if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise NotSerializable(f"a key is of type {type(key).__name__}, only strings are JSON")
-        _check_items(value.values(), depth - 1)
-    elif isinstance(value, _SEQUENCES):
-        _check_depth(depth)
-        _check_items(value, depth - 1)
-    elif isinstance(value, Decimal):
-        if not value.is_finite():
-            raise NotSerializable(f"{value} is not a number in JSON")
-    elif kind is msgspec.Raw:
-        raise NotSerializable("msgspec.Raw inside other data; it may only be the whole")
-    else:
-        # Dataclasses, structs, dates and the like: check the result of msgspec, which raises TypeError for unknown types.
-        plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
-        if type(plain) is not kind:
-            _check_value(plain, depth)
+                return False
+        return depth > 0 and _are_exact(value.values(), depth - 1)
+    if isinstance(value, _SEQUENCES):
+        return depth > 0 and _are_exact(value, depth - 1)
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    if kind is msgspec.Raw:
+        return False
+    # Dataclasses, structs, dates and the like: check the result of msgspec, which raises TypeError for unknown types.
+    plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
+    return type(plain) is kind or _is_exact(plain, depth)
 
 
-def _check_items(items: Iterable[object], depth: int) -> None:
-    """Check the items that need it. For most, their type is enough."""
+def _are_exact(items: Iterable[object], depth: int) -> bool:
     for item in items:
-        kind = type(item)
-        if kind in _LEAVES or (kind is float and math.isfinite(item)):  # type: ignore[arg-type]
-            continue
-        _check_value(item, depth)
-
-
-def _check_depth(depth: int) -> None:
-    if depth <= 0:
-        raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")
+        kind = type(item)  # for most items, it is enough
+        if not (kind in _LEAVES or (kind is float and math.isfinite(item)) or _is_exact(item, depth)):  # type: ignore[arg-type]
+            return False
+    return True
 
 
 # Without the hook: the types that need no substitute.

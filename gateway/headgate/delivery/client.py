@@ -15,9 +15,8 @@ Invariants: offered = sent + discarded + conflated + waiting, and matched + from
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headgate.auth.identity import Identity
 from headgate.events.wire.frames import Frame, message_frame
@@ -40,13 +39,8 @@ MAX_NOTICES = 64
 NO_STARTS: Mapping[str, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class _LineNotice:
-    """The notice of another epoch: a cursor, or the loss of events `end` + 1 … `had` from the log (`had` 0: none)."""
-
-    frame: Frame
-    end: int = 0
-    had: int = 0
+# The notice of another epoch: a cursor, or the loss of the events between two offsets from the log (0: none).
+_LineNotice: TypeAlias = tuple[Frame, int, int]
 
 
 class _NoConnection:
@@ -379,12 +373,12 @@ class Client:
 
     def notify_line(self, cursor: Frame, epoch: str) -> None:
         """Report the new epoch of the log, of which the client has lost nothing. Order and room are as in `notify_log_lost`."""
-        self._notify_line(_LineNotice(cursor), epoch)
+        self._notify_line((cursor, 0, 0), epoch)
 
     def notify_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Report the new epoch, and that events `end` + 1 … `had` are no longer in the log."""
         self.gaps += 1
-        self._notify_line(_LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
+        self._notify_line((rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
 
     def leave(self) -> None:
         """Leave the namespace, and give up the connection, which may continue. Idempotent.
@@ -408,19 +402,19 @@ class Client:
         """
         self._report_gaps()
         self._hand_over_latest()
-        connection, before = self.connection, self._line_notice
+        connection = self.connection
         queue = connection.queue
+        frame, end, had = notice
+        merged = notice
+        last, last_end, last_had = self._line_notice or (None, 0, 0)
         # It has received nothing since the rollback, so it has not seen what the next one removes above its end.
-        if before is not None and before.had:
-            end = min(before.end, notice.end) if notice.had else before.end
-            both = _LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, before.had, epoch), end, before.had)
+        if last_had:
+            end = min(last_end, end) if had else last_end
+            merged = rolled_back_notice(self.namespace, self.subscriptions, end, last_had, epoch), end, last_had
+        if last is not None and (last_had or not had) and queue.replace_last(last, merged[0]):
+            self._line_notice = merged
         else:
-            both = notice
-        mergeable = before is not None and (bool(before.had) or not notice.had)
-        if before is not None and mergeable and queue.replace_last(before.frame, both.frame):
-            self._line_notice = both
-        else:
-            queue.put(notice.frame)
+            queue.put(frame)
             self._line_notice = notice
         if queue.frames > queue.max_frames + MAX_NOTICES:
             connection.end("it did not read while the log changed")

@@ -32,15 +32,6 @@ except ImportError:  # it was not built
     Writer = None  # type: ignore[assignment,misc]
 
 
-class Left(NamedTuple):
-    """A client with a socket that took only the first `sent` bytes of its frames, or broke."""
-
-    client: Client
-    sent: int
-    error: OSError | None
-    frames: list[Frame]
-
-
 class Run(NamedTuple):
     """The result of a call."""
 
@@ -51,7 +42,8 @@ class Run(NamedTuple):
     writes: int  # one for each client
     times: list[tuple[int, int]]  # matched events by their time, [(ms since 1970, events), …]
     tallied: list[tuple[int, int]]  # matched events with a tally, [(offset, clients), …]
-    left: list[Left]  # the fan-out must continue with these
+    # The clients whose sockets took only the first bytes of their frames, or broke. The fan-out continues with these.
+    left: list[tuple[Client, int, OSError | None, list[Frame]]]
     crowd: bool  # the next event has too many clients; the fan-out joins it with what follows
     full: bool  # the next event is left for another call, as other work comes first
 
@@ -82,7 +74,7 @@ class DirectWriter:
         except Exception:
             front.reached = writer.written
             raise
-        left = [Left(client, sent, error, [WrittenFrame(*parts) for parts in frames]) for client, sent, error, frames in left]
+        left = [(client, sent, error, [WrittenFrame(*parts) for parts in frames]) for client, sent, error, frames in left]
         self._tallies.left_out(matched - len(tallied), front.reached)
         return Run(taken, matched, unwanted, routed, writes, times, tallied, left, crowd, full)
 

@@ -220,8 +220,8 @@ class Router:
         for offset, clients in run.tallied:
             if (tally := tallies[offset]) is not None:
                 tally.matched += clients
-        for left in run.left:
-            for frame in left.frames:
+        for *_, frames in run.left:
+            for frame in frames:
                 frame.tally = tallies.get(frame.offset or 0)
 
     def passes(self, matched: Iterable[Matched]) -> Iterator[Pass]:

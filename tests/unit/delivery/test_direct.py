@@ -305,16 +305,12 @@ def test_what_a_socket_did_not_take_is_left_with_the_frames(room: Room) -> None:
     events = [event(1, "a"), event(2, "a")]
     run = room.take(*events)
     assert (run.taken, run.routed, run.writes, room.front.reached) == (2, 8, 4, 2)
-    found: list[Any] = [(left.client, left.sent, type(left.error)) for left in run.left]
-    assert found == [
-        (half, 100, type(None)),
-        (blocked, 0, type(None)),
-        (broken, -1, BrokenPipeError),
-    ]
-    for left in run.left:
+    found: list[Any] = [(client, sent, type(error)) for client, sent, error, _ in run.left]
+    assert found == [(half, 100, type(None)), (blocked, 0, type(None)), (broken, -1, BrokenPipeError)]
+    for *_, frames in run.left:
         ours = [event_frame(NAMESPACE.encode(), each) for each in events]
         for name in ("wire", "skip", "topic", "offset", "payload_bytes", "time_ms", "binary", "attachment", "tally"):
-            assert [getattr(frame, name) for frame in left.frames] == [getattr(frame, name) for frame in ours], name
+            assert [getattr(frame, name) for frame in frames] == [getattr(frame, name) for frame in ours], name
     assert [client.direct for client in (half, blocked, broken, whole)] == [0, 0, 0, 2]
 
 
@@ -333,16 +329,18 @@ def test_the_systems_own_sockets_are_written_to_without_their_method(room: Room)
     while not left:
         offset += 1
         left = room.take(event(offset, "a", large)).left
-    assert (left[0].client, left[0].error, left[0].sent < len(left[0].frames[0].wire)) == (client, None, True)
-    assert room.take(event(offset + 1, "a", large)).left[0].sent == 0
+    [(behind, sent, error, frames)] = left
+    assert (behind, error, sent < len(frames[0].wire)) == (client, None, True)
+    [(_, sent, _, _)] = room.take(event(offset + 1, "a", large)).left
+    assert sent == 0
 
     theirs.close()
-    (left_behind,) = room.take(event(offset + 2, "a")).left
-    assert isinstance(left_behind.error, ConnectionError)
+    [(_, _, error, _)] = room.take(event(offset + 2, "a")).left
+    assert isinstance(error, ConnectionError)
     ours.close()
-    (left_behind,) = room.take(event(offset + 3, "a")).left
-    assert left_behind.error is not None
-    assert left_behind.error.errno == errno.EBADF
+    [(_, _, error, _)] = room.take(event(offset + 3, "a")).left
+    assert error is not None
+    assert error.errno == errno.EBADF
 
 
 # Faults of ours ----------------------------------------------------------------------------------------------------------

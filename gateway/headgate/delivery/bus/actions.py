@@ -28,18 +28,14 @@ class Do(Enum):
     READ_LINK_HEAD = "read link head"  # on the subscriber connection, before it subscribes
 
 
-class Act(msgspec.Struct, frozen=True):
-    """An action with parameters."""
-
-
-class Deliver(Act, frozen=True, eq=False):
+class Deliver(msgspec.Struct, frozen=True, eq=False):
     """Hand these events on, in order. While this is under way, a `live` one takes more events from `Feed.more`."""
 
     events: list[Event]
     live: bool
 
 
-class Gap(Act, frozen=True):
+class Gap(msgspec.Struct, frozen=True):
     """Notify the clients that offsets `first`…`last` of the log will not come."""
 
     first: int
@@ -47,14 +43,14 @@ class Gap(Act, frozen=True):
     reason: GapReason
 
 
-class LogLost(Act, frozen=True):
+class LogLost(msgspec.Struct, frozen=True):
     """Notify the clients that the log was replaced, with no epoch in common. The position moved from `was_offset` to `head`."""
 
     head: Head
     was_offset: int
 
 
-class LineChanged(Act, frozen=True):
+class LineChanged(msgspec.Struct, frozen=True):
     """Notify the clients that the log continues in the epoch of `head`, and shares everything up to `end` with the line before.
 
     The position was `was_offset`, and is now at most `end`. If it was above, the log has lost the events between the two. The
@@ -66,25 +62,25 @@ class LineChanged(Act, frozen=True):
     was_offset: int
 
 
-class Synced(Act, frozen=True):
+class Synced(msgspec.Struct, frozen=True):
     """A fence has passed, so everything up to the position has been handed on. `sources` are active from now on."""
 
     sources: frozenset[Source]
 
 
-class Quarantine(Act, frozen=True):
+class Quarantine(msgspec.Struct, frozen=True):
     """Count an undeliverable message."""
 
     error: HeadgateError
 
 
-class ReadHead(Act, frozen=True):
+class ReadHead(msgspec.Struct, frozen=True):
     """Read the head by `EventLog.head(*known)`. Answer with `Feed.answer(head)`."""
 
     known: tuple[str | int, ...]
 
 
-class ReadLog(Act, frozen=True):
+class ReadLog(msgspec.Struct, frozen=True):
     """Read a page with `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
 
     after: int
@@ -92,7 +88,7 @@ class ReadLog(Act, frozen=True):
     epoch: str | None
 
 
-class ReadFenceHead(Act, frozen=True):
+class ReadFenceHead(msgspec.Struct, frozen=True):
     """Read the head for a fence, as `ReadHead` does. Answer with `Feed.fence_head` or `Feed.fence_failed`."""
 
     number: int
@@ -100,28 +96,28 @@ class ReadFenceHead(Act, frozen=True):
     known: tuple[str | int, ...]
 
 
-class Ping(Act, frozen=True):
+class Ping(msgspec.Struct, frozen=True):
     """Send PING with this token on the subscriber connection."""
 
     token: bytes
 
 
-class Subscribe(Act, frozen=True):
+class Subscribe(msgspec.Struct, frozen=True):
     """Send the commands that subscribe to sources, then call `Feed.sent`."""
 
     sources: list[Source]
 
 
-class Unsubscribe(Act, frozen=True):
+class Unsubscribe(msgspec.Struct, frozen=True):
     """Send the commands that unsubscribe from sources, then call `Feed.sent`."""
 
     sources: list[Source]
 
 
-class Close(Act, frozen=True):
+class Close(msgspec.Struct, frozen=True):
     """Close the connection. `error` is the reason; None means that fences were late."""
 
     error: HeadgateError | None
 
 
-Action: TypeAlias = Do | Act
+Action: TypeAlias = Do | msgspec.Struct

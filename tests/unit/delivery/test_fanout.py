@@ -220,17 +220,6 @@ def test_a_pass_out_of_time_goes_on_where_it_was(crowd: Crowd, own: bool) -> Non
         assert member.offsets == [1 + number if own else 1]
 
 
-@pytest.mark.parametrize("start", [0, 1, 2, 7])
-def test_a_pass_begins_where_it_is_told_and_leaves_nobody_out(crowd: Crowd, start: int) -> None:
-    """So that the same clients are not always last."""
-    order: list[int] = []
-    for number in range(3):
-        crowd.join(EVERYTHING).divert(lambda _, number=number: order.append(number))  # type: ignore[misc]
-    finish(Pass(crowd.slice(event(1)), start))
-
-    assert order == [(start + step) % 3 for step in range(3)]
-
-
 # The hot path ------------------------------------------------------------------------------------------------------------
 
 

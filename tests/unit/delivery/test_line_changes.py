@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from headgate.auth.identity import Identity
 from headgate.delivery.client import MAX_NOTICES, Client
 from headgate.delivery.state import Phase
 from headgate.events.wire.frames import Frame, event_frame, message_frame
-from headgate.events.wire.packets import CURSOR, GapReason, Overflow, notice_packet
+from headgate.events.wire.packets import CURSOR, Overflow, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event
 
 OTHER = "f" * 16
@@ -175,47 +173,3 @@ def test_a_change_that_costs_a_client_nothing_is_a_cursor(make_client: MakeClien
     wired.drain()
     assert (client.state, client.position, client.base, client.starts) == before
     assert [name for name, *_ in wired.received] == ["cursor"]
-
-
-def arriving(wired: WiredClient) -> Client:
-    """A client that has joined over this connection, and is not welcomed; its queue keeps its events."""
-    client = Client(NAMESPACE, "other", Identity("user"), wired.connection, wired.reader)
-    wired.connection.owners = (client,)
-    client.subscribe("#", Overflow.DROP)
-    wired.connection.cork()
-    return client
-
-
-def waiting(wired: WiredClient) -> list[Any]:
-    """The offsets of the events in the queue, and the names of the notices."""
-    return [frame.offset or frame.packet.split(b'"')[1].decode() for frame, _ in wired.connection.queue._data or ()]
-
-
-def offer(client: Client, *offsets: int | None) -> None:
-    """Offer events as the fan-out does."""
-    for offset in offsets:
-        client.offer(event_frame(b"n", event(offset, "a")))
-
-
-def test_one_that_arrives_and_waits_for_the_log_reads_it_from_the_end_on(make_client: MakeClient) -> None:
-    """Its queue was full at 105, which is of the line before now."""
-    wired = make_client()
-    client = arriving(wired)
-    offer(client, *range(97, 107))
-    assert (client.state.phase, client.position) == (Phase.ARRIVING_BEHIND, 104)
-    change(client, 106)
-    assert (client.position, client.base) == (END, END)
-    assert waiting(wired) == [97, 98, 99, 100]
-
-
-def test_one_that_arrives_reads_from_the_log_what_the_feed_missed(make_client: MakeClient) -> None:
-    """A gap in its queue might be of a line that is gone when it is reported, and the log knows the missing events better."""
-    wired = make_client()
-    client = arriving(wired)
-    offer(client, 99)
-    client.miss(100, 102, GapReason.UPSTREAM)
-    client.miss(105, 105, GapReason.TRIMMED)
-    assert (client.state.phase, client.position) == (Phase.ARRIVING_BEHIND, 99)
-    assert waiting(wired) == [99]
-    client.welcome()
-    assert client.state.phase is Phase.READING

@@ -90,12 +90,6 @@ def test_payload_bytes_are_copied_as_they_are(data: bytes) -> None:
     )
 
 
-def test_a_plain_publish_has_neither_id_nor_offset() -> None:
-    """Live only, at most once, and marked so, without an offset to resume from."""
-    packet = read(event_packet("n", Event("a", b"1", None, 7)))
-    assert packet.data == ["event", "a", 1, {"id": None, "time": 7}]
-
-
 @pytest.mark.parametrize(
     "name", [protocol.WELCOME, protocol.GAP, protocol.BACKPRESSURE, protocol.CURSOR, protocol.STATUS], ids=str
 )

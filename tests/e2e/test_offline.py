@@ -55,6 +55,11 @@ KEEP = """
   };
 """
 
+# The page is alone with the outbox, so others wait for their turns, until it calls `letGo`.
+HOLD_TURN = """() => {
+  navigator.locks.request(`headgate outbox ${page.gate.address} ann`, () => new Promise((done) => { window.letGo = done; }));
+}"""
+
 OpenPage = Callable[[], Page]
 
 
@@ -185,13 +190,16 @@ def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
 def test_a_page_in_the_back_forward_cache_holds_up_no_other_and_learns_what_came_of_its_publishes(
     open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
-    """It leaves in a transaction, which it ends. Another page sends what it has kept, and it sends the rest later."""
+    """It leaves in a transaction, which it ends, and while it waits for its turn. Another page sends what it has kept."""
     context.add_init_script(KEEP)
     gone, other = open_page(), open_page()
     take_network(context, gone)
+    other.evaluate(HOLD_TURN)
+    wait_until(other, "Boolean(window.letGo)")
     assert gone.evaluate("page.publish(1, 3)") == 3
     gone.evaluate("window.leaves = true; void page.publish(4, 4)")
     wait_until(gone, "window.isCut")
+    other.evaluate("letGo()")
     context.set_offline(False)
     wait_until(other, "page.receipts.length === 3")
     assert (logged(), other.evaluate("page.restored"), gone.evaluate("page.fates")) == ([1, 2, 3], 3, [])

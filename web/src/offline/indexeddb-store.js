@@ -41,6 +41,8 @@ export async function openIndexedDbStore(queue, bounds) {
   let comeBack = () => {};
   /** Transactions under way, each with whether it was aborted because the page has left. @type {Map<IDBTransaction, boolean>} */
   const running = new Map();
+  /** Withdraws the requests for a turn alone when the page leaves, which would otherwise get the lock in the cache and keep it. */
+  let staying = new AbortController();
   const watching = new AbortController();
 
   /** Return the database. It is opened again after the browser has closed it (the user has cleared the site's data), or could not open it. */
@@ -123,6 +125,8 @@ export async function openIndexedDbStore(queue, bounds) {
   watch("pagehide", () => {
     leaves++;
     die();
+    staying.abort();
+    staying = new AbortController();
     present = new Promise((resolve) => {
       comeBack = resolve;
     });
@@ -169,7 +173,7 @@ export async function openIndexedDbStore(queue, bounds) {
         return acts;
       };
       try {
-        return await navigator.locks.request(name, begin);
+        return await navigator.locks.request(name, staying, begin);
       } catch (error) {
         // The last step of `act` ends before another turn begins.
         await acts.catch(() => {});

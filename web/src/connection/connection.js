@@ -82,6 +82,8 @@ export function createConnection(address, options) {
   let unanswered = 0;
   /** Whether it is time to move, and no new request is sent. */
   let isLeaving = false;
+  /** Ends the requests that the page has made as it left, once it is back and a later connection or attempt has an outcome. */
+  let last = new AbortController();
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -173,6 +175,7 @@ export function createConnection(address, options) {
     if (delayMs === undefined) delayMs = nextDelayMs();
     generation++;
     isLeaving = false;
+    endLast();
     clearTimeout(timer);
     clearTimeout(refreshTimer);
     if (delayMs !== null) after(connect, delayMs);
@@ -243,7 +246,8 @@ export function createConnection(address, options) {
   }
 
   /**
-   * Make a request while the page ends, when the browser keeps no connection, but a fetch of up to 64 KiB. Any gateway answers it.
+   * Make a request while the page ends, when the browser keeps no connection, but a fetch of up to 64 KiB. Any gateway answers it. A page that comes back
+   * waits for the answer until its next connection is up or has failed.
    * @param {string} name @param {any} body
    */
   const requestLast = async (name, body) =>
@@ -254,8 +258,14 @@ export function createConnection(address, options) {
         body: JSON.stringify({ .../** @type {any} */ (options).auth, token: shown, name, body }),
         credentials: "include",
         keepalive: true,
+        signal: last.signal,
       })
     ).json();
+
+  function endLast() {
+    last.abort();
+    last = new AbortController();
+  }
 
   function scheduleRefresh() {
     if (tokens.asks) refreshIn(refreshDelayMs(shown, Date.now()));
@@ -361,6 +371,7 @@ export function createConnection(address, options) {
      */
     welcomed(isLive) {
       if (!life.offer(isLive ? "join" : "return")) return false;
+      endLast();
       attempt = refusals = 0;
       wantsAnother = false;
       beganMs = Infinity;

@@ -2,13 +2,13 @@
  * The session: the exchange between one gate and its gateway, over any number of connections. It composes the parts.
  *
  * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A message takes the path connection →
- * inbox → welcome, status, gaps or cursor → delivery → gate. A handler takes the path gate → own topics → subscriptions → requests → connection.
+ * inbox → `takes`, gaps or cursor → delivery → gate. A handler takes the path gate → own topics → subscriptions → requests → connection.
  *
  * Each part is made from the parts above it. Those that call back (cursor, connection) get their callees last.
  *
  * @import { ConnectionState, Status } from "../connection/connection-state.js"
  * @import { ConnectionOptions } from "../connection/connection.js"
- * @import { Backpressure, EventMeta, Gap, Limits, Position, Welcome } from "../language/protocol.js"
+ * @import { Backpressure, EventMeta, Gap, Limits, Position, Status as WireStatus, Welcome } from "../language/protocol.js"
  * @import { SubscriptionState, Wishes } from "../subscriptions/subscription.js"
  * @import { Standing } from "./cursor.js"
  * @import { Fate } from "./gaps.js"
@@ -52,6 +52,7 @@
 import { createChanges } from "../base/changes.js";
 import { coarseOf } from "../connection/connection-state.js";
 import { createConnection } from "../connection/connection.js";
+import { fromWire } from "../language/errors.js";
 import { createCursor } from "./cursor.js";
 import { createDelivery } from "./delivery.js";
 import { createGaps } from "./gaps.js";
@@ -64,9 +65,7 @@ import { HANDLED, UPSTREAM } from "../language/protocol.js";
 import { createReplays } from "./replays.js";
 import { createRequests } from "../subscriptions/requests.js";
 import { createStandings } from "./standings.js";
-import { createStatus } from "./status.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
-import { checkWelcome, createWelcome } from "./welcome.js";
 
 /** Lifecycle events that report a change of the status and of the state. */
 const STATUS_CHANGE = "status:change";
@@ -111,8 +110,6 @@ export function createSession(gate, address, options) {
   };
   const newest = createNewest(subscriptions, receive, tell);
   const gaps = createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell, resync: options.resync });
-  const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
-  const status = createStatus({ facts, subscriptions, connection, tell, retry, changed });
   const takes = {
     /** The cursor moves before the handlers are called, so that a handler that throws or disconnects does not make the event come again. */
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
@@ -121,14 +118,16 @@ export function createSession(gate, address, options) {
       if (admits) receive(topic, data, meta, (pattern) => admits(pattern) && !(isMissed && newest.holds(pattern, topic, data, meta)));
     },
     welcome(/** @type {Welcome} */ message) {
-      checkWelcome(message);
+      const { epoch, offset, limits, subscriptions: results } = message;
+      // Before any part of it counts.
+      if (!(epoch && offset >= 0 && limits && results.map)) throw TypeError(`epoch ${epoch}, offset ${offset}`);
       // A gateway that welcomes a client has its link to Redis, or reports its loss next.
       status({ bus: "up" });
       own.welcome(message.own);
       const was = cursor.position()?.epoch;
-      welcome(message);
+      if (cursor.welcome(message)) welcomed(message);
       if (cursor.position()?.epoch !== was) gaps.doubt();
-      for (const each of message.subscriptions) if (each.ok) acknowledged(each, message.offset, message.epoch, true);
+      for (const each of results) if (each.ok) acknowledged(each, offset, epoch, true);
     },
     cursor: gaps.follow,
     gap(/** @type {Gap} */ gap) {
@@ -166,6 +165,39 @@ export function createSession(gate, address, options) {
     },
     refresh,
   });
+
+  /** A welcome was due. If its connection has ended since it arrived, its events still count, but its subscriptions do not. @param {Welcome} welcome */
+  function welcomed(welcome) {
+    const { session, user = null, limits, resumed, epoch, offset } = welcome;
+    Object.assign(facts, { session, user, limits });
+    requests.limit(limits);
+    subscriptions.limit(limits);
+    if (!connection.welcomed(cursor.state() === "live")) {
+      // The later messages of the connection still move the position, past events that these subscriptions miss.
+      for (const { pattern, error } of welcome.subscriptions) if (error?.retry) subscriptions.end(pattern, fromWire(error));
+      return;
+    }
+    const refusals = subscriptions.welcome(welcome.subscriptions);
+    tell("connection:up", welcome);
+    for (const refusal of refusals) tell("delivery:error", refusal);
+    if (resumed) tell("delivery:resumed", { epoch, offset });
+  }
+
+  /** The gateway reports a change of itself, or of the client's grants. @param {WireStatus} notice */
+  function status({ bus = facts.bus, moving, ended = [], unauthorized, granted, refresh }) {
+    facts.bus = bus;
+    if (moving) {
+      // At a random moment, so that the next gateway does not get all clients at once.
+      connection.move(moving.reason, Math.random() * moving.withinS * 1000);
+      tell("connection:moving", moving);
+    }
+    // Before the ended ones, which must not be requested again.
+    if (granted) retry(subscriptions.refused());
+    for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));
+    if (refresh) connection.renew();
+    tell("connection:unauthorized", unauthorized && fromWire(unauthorized));
+    changed();
+  }
 
   function reportChanges() {
     requests.send();

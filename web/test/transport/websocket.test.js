@@ -601,6 +601,17 @@ describe("when the network or the page was away", () => {
     await assert.rejects(gate.publish("orders.42", 8, { id: "mine" }), { code: "outcome_unknown" });
   });
 
+  it("does not wait for the answer to such a request after a page that came back has its next connection", async () => {
+    http = (_url, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", reject));
+    await openWelcomed();
+    page.pagehide();
+    const lost = assert.rejects(gate.publish("orders.42", 8, { id: "mine" }), { code: "outcome_unknown", parts: { id: "mine", topic: "orders.42", reason: "disconnected" } });
+    page.pageshow();
+    await settle();
+    await welcome();
+    await lost;
+  });
+
   it("does not take the late timers of a hidden page for sleep", async () => {
     const socket = await openWelcomed();
     globalThis.document.hidden = true;

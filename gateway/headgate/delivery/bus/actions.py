@@ -120,4 +120,7 @@ class Close(msgspec.Struct, frozen=True):
     error: HeadgateError | None
 
 
-Action: TypeAlias = Do | msgspec.Struct
+Action: TypeAlias = (
+    Do | Deliver | Gap | LogLost | LineChanged | Synced | Quarantine | ReadHead | ReadLog | ReadFenceHead | Ping | Subscribe
+    | Unsubscribe | Close
+)  # fmt: skip

@@ -27,12 +27,12 @@ from headgate.node.requests import streams as streams_module
 from headgate.settings.settings import Settings
 from headgate.transport import socketio_face as face_module
 from headgate.transport import stream as stream_module
-from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from tests.support.bus_here import CooperativeLink, join, on_the_model
 from tests.support.loop_clock import LoopClock
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE
+from tests.support.session_clock import native_pair
 from tests.support.socketio_client import SocketIOClient
 from tests.support.websocket_codec import CLOSE, TEXT, close_told, frame_at, masked
 
@@ -69,11 +69,11 @@ class ClientHere(SocketIOClient):
         sid = f"session-{len(engine.sessions)}-{time.monotonic_ns()}"
         self.session = engine.sessions[sid] = Session(engine, sid)
         assert gateway._sockets.opening(sid, {**ENVIRON, **(environ or {})}) is None
-        ours, self._socket = socket.socketpair()
+        ours, self._socket = native_pair()
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.setblocking(False)
-        self.session.start_websocket(NativeSocket(fileno=ours.detach()))
+        self.session.start_websocket(ours)
         self.join(auth)
 
     def send_packet(self, packet: str) -> None:

@@ -5,7 +5,6 @@ browser's end parses RFC 6455 by itself, so an invalid stream fails the test.
 """
 
 import json
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,8 +21,8 @@ from headgate.events.event import Event
 from headgate.events.wire.packets import Overflow
 from headgate.runtime.loop import spawn
 from headgate.transport.limits import TransportLimits
-from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session, SessionServer
+from tests.support.session_clock import native_pair
 from tests.support.websocket_codec import TEXT, frame_at
 
 EPOCH = "0123456789abcdef"
@@ -87,9 +86,9 @@ class WiredClient:
         limits = TransportLimits(queue_frames=queue_frames, queue_bytes=queue_bytes, send_buffer_bytes=4096)
         self.server = _Server(limits)
         self.connection = Session(cast(SessionServer, self.server), "sid")
-        ours, self._browser = socket.socketpair()
+        ours, self._browser = native_pair()
         self._browser.setblocking(False)
-        self.connection.start_websocket(NativeSocket(fileno=ours.detach()))
+        self.connection.start_websocket(ours)
         self.reader = cast(Any, RecordingReader())
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.client.welcome()

@@ -189,7 +189,7 @@ class Namespace:
             events, next_ = self.search.page_back(pattern, min(last, end) + 1, epoch, limit)
             self._check_again(client, pattern)
         return {
-            "events": [[event.topic, event.value(), _meta(event)] for event in events],
+            "events": _shown(events),
             "before": None if next_ is None else {"epoch": epoch, "offset": next_},
         }
 
@@ -229,7 +229,7 @@ class Namespace:
             events, next_ = self.search.page(Replay(wanted.pattern, first, min(last, end), epoch))
             self._check_again(client, wanted.pattern)
         answer: dict[str, object] = {
-            "events": [[event.topic, event.value(), _meta(event)] for event in events],
+            "events": _shown(events),
             "next": next_,
             "epoch": epoch,
         }
@@ -351,6 +351,7 @@ class Namespace:
     def _delivery_values(self) -> dict[tuple[str, str, str], float]:
         """Return the values of metrics.DELIVERY."""
         balance, router = self.balance(), self._router
+        oldest_s = 0.0 if balance.oldest_ms is None else max(0.0, time() - balance.oldest_ms / 1000)
         outcomes = ("sent", "discarded", "conflated", "left_to_log", "gone")
         return {
             ("headgate_events_routed_total", "clients", "some"): router.matched,
@@ -364,17 +365,17 @@ class Namespace:
             ("headgate_queued_frames", "", ""): balance.queued,
             ("headgate_queued_bytes", "", ""): balance.queued_bytes,
             ("headgate_queue_fullest_ratio", "", ""): balance.fullest,
-            ("headgate_queue_oldest_seconds", "", ""): _age_s(balance.oldest_ms),
+            ("headgate_queue_oldest_seconds", "", ""): oldest_s,
             ("headgate_clients_catching_up", "", ""): balance.catching_up,
         }
 
 
-def _meta(event: Event) -> dict[str, object]:
-    """Return the third argument of an event read from the log, as `protocol.frames.event_frame` writes it."""
-    further = {"traceparent": event.traceparent, "by": event.by}
-    present = {name: value for name, value in further.items() if value is not None}
-    return {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True, **present}
-
-
-def _age_s(time_ms: int | None) -> float:
-    return 0.0 if time_ms is None else max(0.0, time() - time_ms / 1000)
+def _shown(events: Iterable[Event]) -> list[list[object]]:
+    """Return events from the log with their arguments, as `event_frame` writes them (events/wire/frames.py)."""
+    shown: list[list[object]] = []
+    for event in events:
+        meta = {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True}
+        further = {"traceparent": event.traceparent, "by": event.by}
+        meta |= {name: value for name, value in further.items() if value is not None}
+        shown.append([event.topic, event.value(), meta])
+    return shown

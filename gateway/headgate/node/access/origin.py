@@ -47,8 +47,13 @@ class Hosts:
         if not shown or "*" in self._listed:
             return
         authority = origins.authority_in_header(shown)
-        if authority is None or not (origins.is_local(authority[0]) or self._answers(authority[0], environ)):
-            raise UnknownHost(shown)
+        if authority is not None:
+            name = authority[0]
+            if origins.is_local(name) or name in self._names or any(origins.host_matches(each, name) for each in self._wildcards):
+                return
+            if not self._listed and (origins.is_address(name) or (self._proxies and is_forwarded(environ))):
+                return
+        raise UnknownHost(shown)
 
     def guard(self, application: WSGIApplication, on_refusal: Callable[[UnknownHost], None]) -> WSGIApplication:
         """Return an application that answers 421 to requests for other names and passes on the rest."""
@@ -63,11 +68,6 @@ class Hosts:
             return application(environ, start_response)
 
         return guarded
-
-    def _answers(self, name: str, environ: Mapping[str, Any]) -> bool:
-        if name in self._names or any(origins.host_matches(pattern, name) for pattern in self._wildcards):
-            return True
-        return not self._listed and (origins.is_address(name) or bool(self._proxies and is_forwarded(environ)))
 
 
 def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]], bool]:

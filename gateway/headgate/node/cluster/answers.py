@@ -88,8 +88,11 @@ class Answers:
         question = read_question(message)
         if question is None or question.kind not in self._kinds or self._closed:
             return
-        self._note(question)
-        lane = self._lane_of_applications if self._kinds[question.kind].asks_application else self._lane
+        kind = self._kinds[question.kind]
+        if kind.note is not None:
+            with suppress(*_UNREADABLE):  # its answer reports that
+                kind.note(msgspec.json.decode(question.body, type=kind.body))
+        lane = self._lane_of_applications if kind.asks_application else self._lane
         if len(lane.waiting) >= MAX_WAITING:
             ASKED.labels(question.kind, "left_out").inc()
             return
@@ -103,12 +106,6 @@ class Answers:
         self._closed = True
         for lane in (self._lane, self._lane_of_applications):
             lane.waiting.clear()
-
-    def _note(self, question: Question) -> None:
-        kind = self._kinds[question.kind]
-        if kind.note is not None:
-            with suppress(*_UNREADABLE):  # its answer reports that
-                kind.note(msgspec.json.decode(question.body, type=kind.body))
 
     def _work(self, lane: _Lane) -> None:
         try:
@@ -130,14 +127,11 @@ class Answers:
                 answer(self._client, question, self._process.id, part, last=at == len(parts))
             outcome = "answered"
         except (HeadgateError, *_UNREADABLE) as error:
-            self._log_fault(question.kind, error)
+            name = f"{question.kind} {error.code if isinstance(error, HeadgateError) else 'unreadable'}"
+            if not self._closed and (left_out := self._log_throttle.due(name)) is not None:
+                log.warning("question not answered", kind=question.kind, error=str(error), left_out=left_out)
         except Exception:
             # A fault of ours must not end the greenlet while other questions wait.
             if not self._closed and (left_out := self._log_throttle.due(f"{question.kind} failed")) is not None:
                 log.exception("question failed", kind=question.kind, left_out=left_out)
         ASKED.labels(question.kind, outcome).inc()
-
-    def _log_fault(self, kind: str, error: Exception) -> None:
-        name = f"{kind} {error.code if isinstance(error, HeadgateError) else 'unreadable'}"
-        if not self._closed and (left_out := self._log_throttle.due(name)) is not None:
-            log.warning("question not answered", kind=kind, error=str(error), left_out=left_out)

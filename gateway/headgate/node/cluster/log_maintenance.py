@@ -82,22 +82,18 @@ class LogMaintenance:
         self.refusal = None
         try:
             self._note_time(*self._log.tick(*self._words()))
+            return None
         except BusRefused as error:
             if not is_full(error):
                 raise
             self.refusal = error
-            return self._make_room()
-        return None
-
-    def _make_room(self) -> int:
-        total = 0
-        while True:
+        total, trimmed = 0, 1
+        while trimmed:
             epoch, clock, trimmed = self._log.trim(*self._words())
             self._note_time(epoch, clock)
             total += trimmed
-            if not trimmed:
-                return total
             sleep()
+        return total
 
     def _words(self) -> tuple[str | int, ...]:
         words = self._watch.words()
@@ -126,14 +122,11 @@ class LogMaintenance:
             return None
         retention_s = extent.retention_s((extent.offset - offset) * 1000 / (self._clock_ms - clock_ms))
         LOG_RETENTION_SECONDS.labels(self.namespace).set(retention_s)
-        self._warn(retention_s)
-        return retention_s
-
-    def _warn(self, retention_s: float) -> None:
-        """Log that the log has become too short, once until it is at least twice as long as needed."""
         if retention_s < RECONNECT_S and not self._is_short:
             log.warning("log too short", namespace=self.namespace, retention_s=round(retention_s, 1), needed_s=RECONNECT_S)
+        # Logged once until it is at least twice as long as needed.
         self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
+        return retention_s
 
     def _log_once(self, error: BusRefused | None, **more: int | None) -> None:
         """Log an error with its remedy, unless it is the same as the one before."""

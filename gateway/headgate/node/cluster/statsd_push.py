@@ -36,9 +36,9 @@ class StatsdPush:
 
     def __init__(self, place: tuple[str, int], read: Callable[[], Iterable[Family]] = families) -> None:
         self._read = read
-        self._sender = Statsd(place, self._failed)
+        self._sender = Statsd(place, lambda error: STATSD_FAULTS.inc())
         self._pushed: dict[str, float] = {}
-        self._rounds = Rounds(self._round, lambda: log.exception("the push to StatsD failed"), EVERY_S)
+        self._rounds = Rounds(self.push, lambda: log.exception("the push to StatsD failed"), EVERY_S)
 
     def start(self) -> None:
         """Start. Idempotent."""
@@ -52,17 +52,11 @@ class StatsdPush:
             self.push()
             self._sender.close()
 
-    def push(self) -> None:
-        """Push the changes since the last push."""
+    def push(self) -> float:
+        """Push the changes since the last push; return the seconds until the next one."""
         counts, timings = changes(self._pushed, self._read(), HISTOGRAMS)
         self._sender.send(counts, {}, timings)
-
-    def _round(self) -> float:
-        self.push()
         return EVERY_S
-
-    def _failed(self, error: Exception) -> None:
-        STATSD_FAULTS.inc()
 
 
 def changes(

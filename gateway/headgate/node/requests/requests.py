@@ -50,6 +50,11 @@ from .page_requests import PageRequests
 from .publish_queue import PublishQueue
 from .streams import Streams
 
+# The requests for everyone; those of the console's pages and for traces are our own.
+_KNOWN = (
+    packets.SUBSCRIBE, packets.UNSUBSCRIBE, packets.REPLAY, packets.PUBLISH, packets.REFRESH, packets.SEEN, packets.INBOX,
+    packets.HISTORY, packets.PRESENCE, packets.REQUEST, packets.CANCEL,
+)  # fmt: skip
 Body = Mapping[str, Any]
 Request = Callable[[Namespace, Client, Body], dict[str, Any] | Later]
 
@@ -119,7 +124,8 @@ class Requests:
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
         """Refuse a request with any other name."""
-        return packets.refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
+        error = InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(_KNOWN)}")
+        return packets.refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), error))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -150,8 +156,9 @@ class Requests:
         event_id = check_event_id(body["id"]) if body.get("id") is not None else None
         try:
             if ephemeral:
-                self._check_ephemeral(client)
                 user = client.identity.user
+                if wait_s := self._ephemeral.spend(client.session if user == ANONYMOUS else user, monotonic()):
+                    raise LimitReached("ephemeral_per_s", self._ephemeral_per_s, wait_s)
                 return {"id": self._publisher.publish_ephemeral(topic, body["data"], event_id, namespace.name, by=user)}
             prepared = self._publisher.prepare(topic, body["data"], event_id, namespace.name, by=client.identity.user)
             (receipt,) = self.publish_queues[namespace.name].publish([prepared])
@@ -177,11 +184,6 @@ class Requests:
     def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Stop a request of the same user. An ended request is not a fault."""
         return {"cancelled": self.page_requests.cancel(client.account, requests.read_cancel(body))}
-
-    def _check_ephemeral(self, client: Client) -> None:
-        user = client.identity.user
-        if wait_s := self._ephemeral.spend(client.session if user == ANONYMOUS else user, monotonic()):
-            raise LimitReached("ephemeral_per_s", self._ephemeral_per_s, wait_s)
 
     def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         ids = requests.read_seen(body)
@@ -224,14 +226,6 @@ def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, 
     pattern = requests.read_subscription(body).pattern
     namespace.subscriptions.end(pattern, client)
     return {"pattern": pattern}
-
-
-def _unknown_request(name: str) -> InvalidRequest:
-    known = (
-        packets.SUBSCRIBE, packets.UNSUBSCRIBE, packets.REPLAY, packets.PUBLISH, packets.REFRESH, packets.SEEN, packets.INBOX,
-        packets.HISTORY, packets.PRESENCE, packets.REQUEST, packets.CANCEL,
-    )  # fmt: skip
-    return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")
 
 
 # -- presence: a topic needs the same grant as a subscription to it -----------------------------------------------------

@@ -22,13 +22,10 @@ from time import monotonic
 from typing import NamedTuple
 
 from headgate.errors import LimitReached
+from headgate.runtime.shared_rates import OUT_OF_TOUCH_S, SETTLE_S
 
 # The result for a user without clients here expires after this.
 FRESH_S = 60.0
-# After two leases without an exchange, the counts of the others are unknown.
-OUT_OF_TOUCH_S = 30.0
-# After Redis has lost the counts (a flush, a long outage), every process has sent them again within this.
-SETTLE_S = 15.0
 # It is unpredictable when a client leaves, so a refused client retries at this interval.
 PLACE_RETRY_S = 10
 # A refusal starts the next exchange, which may find room.

@@ -33,6 +33,7 @@ from headgate.events.topic import check_pattern, check_topic
 from headgate.events.wire.requests import MAX_OFFSET, Replay
 from headgate.flask.page_files import add_page_files
 from headgate.installation import needing
+from headgate.redis.pauses import PUBLISHES
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
 from headgate.services.clients import Clients
@@ -321,7 +322,7 @@ class Headgate:
         served = self._attached().served(namespace)
         gateway = self._gateway
         if gateway is not None:
-            gateway.cluster.pauses.check_publish(served)
+            gateway.cluster.pauses.check(PUBLISHES, served)
         publisher = self._find_publisher() if gateway is None else gateway.publisher
         prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent, id_for_s=id_for_s)
         valid = [event for event in prepared if isinstance(event, Prepared)]

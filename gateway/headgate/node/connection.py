@@ -1,4 +1,4 @@
-"""The connection of a client as the gateway needs it: a session or a stream."""
+"""The connection of a client as the gateway needs it: a session or a stream. Notices to clients."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from headgate.delivery.client import Client
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import notice_packet
 from headgate.transport.session import Session
 from headgate.transport.socketio_face import SocketIOFace
 from headgate.transport.stream import Stream
@@ -22,3 +24,8 @@ def environ_of(client: Client, sockets: SocketIOFace) -> Mapping[str, Any]:
     """Return the WSGI environment of a client's handshake, empty after the client has left."""
     connection = connection_of(client)
     return connection.environ if isinstance(connection, Stream) else sockets.environ_of(connection.sid)
+
+
+def notify(client: Client, kind: str, body: Mapping[str, object], *, flush: bool = True) -> None:
+    """Send a notice to a client, ahead of waiting events. Never waits."""
+    client.connection.offer_control(message_frame(notice_packet(client.namespace, kind, body)), flush=flush)

@@ -4,8 +4,9 @@ from random import Random
 
 import pytest
 
-from headgate.auth.client_counts import ASK_RETRY_S, OUT_OF_TOUCH_S, PLACE_RETRY_S, SETTLE_S, ClientCounts
+from headgate.auth.client_counts import ASK_RETRY_S, PLACE_RETRY_S, ClientCounts
 from headgate.errors import LimitReached
+from headgate.runtime.shared_rates import OUT_OF_TOUCH_S, SETTLE_S
 
 LEASE_S = 15.0
 

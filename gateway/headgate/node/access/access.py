@@ -68,7 +68,7 @@ class Access:
         assert settings.redis_url is not None  # the gateway has checked it
         self._evictions, self._redis = evictions, cluster.redis
         self.hosts = Hosts(settings)
-        self.expiry: Expiry[Client] = Expiry(evictions.expired)
+        self.expiry: Expiry[Client] = Expiry(partial(evictions.refused, why=Unauthorized(UnauthorizedReason.EXPIRED)))
         limits = settings.max_clients_per_user, settings.max_clients_per_address
         self.admission: Admission[Client] = Admission(*limits, self.expiry)
         self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)

@@ -24,9 +24,8 @@ from headgate.auth.regrants import Explicit, read_regrant
 from headgate.auth.repair import read_regrants
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
-from headgate.events.wire.frames import message_frame
-from headgate.events.wire.packets import PRESENCE, STATUS, SUBSCRIBE, notice_packet
-from headgate.node.connection import environ_of
+from headgate.events.wire.packets import PRESENCE, STATUS, SUBSCRIBE
+from headgate.node.connection import environ_of, notify
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client as Redis
 from headgate.runtime.loop import Greenlet, Lock, LockLike, Watcher, repeat, sleep, spawn
@@ -124,21 +123,17 @@ class Regranting:
             notice = {"pattern": pattern, "error": error.to_wire()}
             if error.retry:
                 # Before any later event. The client requests missed events from its position at that time.
-                self._notify(client, {"ended": [notice]})
+                notify(client, STATUS, {"ended": [notice]})
             else:
                 ended.append(notice)
-        self._notify(client, {**({"ended": ended} if ended else {}), **(more or {})})
+        if ended or more:
+            notify(client, STATUS, {**({"ended": ended} if ended else {}), **(more or {})})
 
     def _end_presence(self, client: Client, refused: Mapping[str, HeadgateError]) -> None:
         """End a client's part in topics, and notify it."""
         for topic, error in refused.items():
             self._namespaces[client.namespace].presence.rooms.leave(client.session, topic)
-            notice = {"topic": topic, "ended": error.to_wire()}
-            client.connection.offer_control(message_frame(notice_packet(client.namespace, PRESENCE, notice)))
-
-    def _notify(self, client: Client, notice: Mapping[str, object]) -> None:
-        if notice:
-            client.connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, notice)))
+            notify(client, PRESENCE, {"topic": topic, "ended": error.to_wire()})
 
     def regrant(self, user: str) -> int:
         """Check a user's grants again for each client here; return how many. One call at a time per user. May wait."""
@@ -181,8 +176,7 @@ class Regranting:
         elif client.auth is None and client.identity.user != ANONYMOUS:
             until_s = time() + RENEW_WITHIN_S
             self._admission.expiry.set(client, min(until_s, client.identity.expires_at or until_s))
-            frame = message_frame(notice_packet(client.namespace, STATUS, {"refresh": {"within_s": RENEW_WITHIN_S}}))
-            client.connection.offer_control(frame)
+            notify(client, STATUS, {"refresh": {"within_s": RENEW_WITHIN_S}})
         else:
             self._ask_authenticator(client, client.auth or {})
 

@@ -24,7 +24,7 @@ from headgate.settings.settings import Settings
 from .answers import Answers, announced
 from .log_maintenance import maintenance
 from .pauses import Pauses
-from .process_stats_watch import KIND, Measure, ProcessStatsWatch
+from .process_stats_watch import KIND, ProcessStatsWatch
 from .rates_watch import RatesWatch
 from .statsd_push import StatsdPush
 from .tracer import Tracer
@@ -55,7 +55,7 @@ class Cluster:
         self.table = SharedTable(self.rounds, namespaces)
         self.pauses = Pauses(self.rounds)
         self.rates = RatesWatch(self.table)
-        self.process_stats = ProcessStatsWatch(self.table, Measure(namespaces, state), lambda: announce(self.rounds, KIND))
+        self.process_stats = ProcessStatsWatch(self.table, namespaces, state, lambda: announce(self.rounds, KIND))
         self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
         self.answers.add({KIND: announced(self.process_stats.on_notice, may_be_missed=True)})

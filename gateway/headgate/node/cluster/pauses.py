@@ -18,7 +18,7 @@ import structlog
 
 from headgate.errors import HeadgateError, Paused
 from headgate.redis.client import Client
-from headgate.redis.pauses import CONNECTS, PUBLISHES, namespace_member, namespace_of, read_paused
+from headgate.redis.pauses import CONNECTS, namespace_member, namespace_of, read_paused
 from headgate.runtime.metrics import SHED
 from headgate.runtime.periodic import Rounds
 
@@ -27,6 +27,8 @@ log = structlog.get_logger("headgate.pauses")
 CHECK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
 # The least time between two reads, for any number of notices.
 GAP_S = 0.1
+# A client enters a topic's presence, which only a pause of the namespace refuses.
+ENTERS = "enters"
 # The range of the time after which a refused client may come back, counted from the end of the pause if it is known.
 RETRY_S = (5, 15)
 AFTER_END_S = (0, 5)
@@ -54,38 +56,24 @@ class Pauses:
         for member in sorted(known - self._until_s.keys()):
             log.info("resumed", what=member)
 
-    def check_connect(self, namespace: str | None = None) -> None:
-        """Refuse a client that connects or joins a namespace. Raises Paused with a time."""
-        if self._until_s:
-            self._check(CONNECTS, namespace)
-
-    def check_publish(self, namespace: str) -> None:
-        """Refuse an event. Raises Paused with a time."""
-        if self._until_s:
-            self._check(PUBLISHES, namespace)
-
-    def check_enter(self, namespace: str) -> None:
-        """Refuse a client that enters a topic's presence. It is refused only while the namespace is paused.
-
-        Raises Paused: with a time.
-        """
-        self._check(namespace_member(namespace), None)
+    def check(self, act: str, namespace: str | None = None) -> None:
+        """Refuse an act (CONNECTS, PUBLISHES or ENTERS), in a namespace if it is in one. Raises Paused with a time."""
+        if not self._until_s:
+            return
+        for member in (act,) if namespace is None else (act, namespace_member(namespace)):
+            left_s = self._until_s.get(member, 0.0) - self._now_s()
+            if left_s > 0:
+                if act == CONNECTS:
+                    SHED.labels("paused").inc()
+                after_s = self._spread(*RETRY_S)
+                if left_s < after_s:
+                    after_s = math.ceil(left_s) + self._spread(*AFTER_END_S)
+                raise Paused(member.partition(":")[0], after_s, namespace_of(member))
 
     def names(self) -> list[str]:
         """Return the names of the pauses in force."""
         now_s = self._now_s()
         return sorted(member for member, until_s in self._until_s.items() if until_s > now_s)
-
-    def _check(self, member: str, namespace: str | None) -> None:
-        for each in (member,) if namespace is None else (member, namespace_member(namespace)):
-            left_s = self._until_s.get(each, 0.0) - self._now_s()
-            if left_s > 0:
-                if member == CONNECTS:
-                    SHED.labels("paused").inc()
-                after_s = self._spread(*RETRY_S)
-                if left_s < after_s:
-                    after_s = math.ceil(left_s) + self._spread(*AFTER_END_S)
-                raise Paused(each.partition(":")[0], after_s, namespace_of(each))
 
     def read(self) -> float:
         """Read the pauses once; log the first of several failures. Return the seconds until the next read. Waits for Redis."""

@@ -47,28 +47,92 @@ WALK_SHARE = 0.02
 FIRST_FRAME_S = 3.0
 
 
-class Measure:
-    """Reads the statistics of this process.
+_BALANCED = ("routed", "from_log", "sent", "discarded", "conflated", "gone", "catching_up", "waiting", "queued_bytes", "fullest")
+_COUNTERS: dict[str, metrics.Totalled] = {
+    "received": metrics.EVENTS, "repaired": metrics.REPAIRED, "joins": metrics.JOINS, "refused": metrics.REFUSED,
+}  # fmt: skip
+
+
+class ProcessStatsWatch:
+    """See the module.
 
     Args:
         state: returns the state of the process. It must not wait.
+        announce: sends the notice to all processes. Waits for Redis.
         now_s: monotonic; cpu_s: processor time of this process.
     """
 
+    kind = KIND
+
     def __init__(
         self,
+        table: SharedTable,
         namespaces: Mapping[str, Namespace],
         state: Callable[[], State],
+        announce: Callable[[], object],
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.process_time,
     ) -> None:
-        self._namespaces, self._state = namespaces, state
+        self._table, self._namespaces, self._state, self._announce = table, namespaces, state, announce
         self._now_s, self._cpu_s = now_s, cpu_s
         self._began_ms = round(time.time() * 1000)
         self._balances: dict[str, Any] = {}
         self._walk_at_s = -inf
+        self._asked_s = self._received_s = -inf  # time of the last page here, and of the last notice
+        self._own: ProcessStats | None = None
+        self._is_new = self._has_written = False
+        self._together = Together()
+        self._frame: dict[str, Any] | None = None
+        self._framed = Signal()
+        self._hurry = table.add(self)
+        self._rounds = Rounds(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
+        self.start, self.close = self._rounds.start, self._rounds.close
 
-    def read(self) -> ProcessStats:
+    def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the newest frame to a page of the console; wait for the first one.
+
+        Raises Forbidden: it is not from the console.
+        """
+        if identity.admin is None:
+            raise Forbidden("see", "vitals")
+        was_watched, self._asked_s = self._watching, self._now_s()
+        if not was_watched:
+            self._frame = None
+            self._framed.clear()
+            self._rounds.hurry()
+        if self._frame is None:
+            self._framed.wait(FIRST_FRAME_S)
+        return {"frame": self._frame}
+
+    def on_notice(self) -> None:
+        """Take a notice. Never waits."""
+        if not self._is_watched:  # otherwise the next turn is scheduled already
+            self._rounds.hurry()
+        self._received_s = self._now_s()
+
+    def turn(self) -> float:
+        """Measure this process if a console watches, and send a notice if its page is here. Waits for Redis.
+
+        Returns the seconds until the next turn.
+        """
+        self._own = self.measure() if self._is_watched else None
+        if self._own is None:
+            if self._has_written:
+                self._hurry()
+            return REST_S
+        self._is_new = True
+        self._hurry()
+        if self._watching:
+            error = self._table.fault
+            try:
+                self._announce()
+            except HeadgateError as failure:
+                error = failure.message
+            if error:  # a page gets the numbers of this process alone, with the reason
+                self._show(error, {})
+        return EVERY_S
+
+    def measure(self) -> ProcessStats:
         """Return the statistics of this process. With many clients it lets the loop run."""
         if (began_s := self._now_s()) >= self._walk_at_s:
             began_cpu_s = self._cpu_s()
@@ -110,80 +174,6 @@ class Measure:
             latency=metrics.PUBLISH_TO_SOCKET.of(name).counts,
             log_retention_s=0.0 if namespace.retention_s == inf else namespace.retention_s,
         )
-
-
-_BALANCED = ("routed", "from_log", "sent", "discarded", "conflated", "gone", "catching_up", "waiting", "queued_bytes", "fullest")
-_COUNTERS: dict[str, metrics.Totalled] = {
-    "received": metrics.EVENTS, "repaired": metrics.REPAIRED, "joins": metrics.JOINS, "refused": metrics.REFUSED,
-}  # fmt: skip
-
-
-class ProcessStatsWatch:
-    """See the module. `announce` sends the notice to all processes, and waits for Redis. `now_s` is monotonic."""
-
-    kind = KIND
-
-    def __init__(
-        self,
-        table: SharedTable,
-        measure: Measure,
-        announce: Callable[[], object],
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._table, self._measure, self._announce, self._now_s = table, measure, announce, now_s
-        self._asked_s = self._received_s = -inf  # time of the last page here, and of the last notice
-        self._own: ProcessStats | None = None
-        self._is_new = self._has_written = False
-        self._together = Together()
-        self._frame: dict[str, Any] | None = None
-        self._framed = Signal()
-        self._hurry = table.add(self)
-        self._rounds = Rounds(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
-        self.start, self.close = self._rounds.start, self._rounds.close
-
-    def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the newest frame to a page of the console; wait for the first one.
-
-        Raises Forbidden: it is not from the console.
-        """
-        if identity.admin is None:
-            raise Forbidden("see", "vitals")
-        was_watched, self._asked_s = self._watching, self._now_s()
-        if not was_watched:
-            self._frame = None
-            self._framed.clear()
-            self._rounds.hurry()
-        if self._frame is None:
-            self._framed.wait(FIRST_FRAME_S)
-        return {"frame": self._frame}
-
-    def on_notice(self) -> None:
-        """Take a notice. Never waits."""
-        if not self._is_watched:  # otherwise the next turn is scheduled already
-            self._rounds.hurry()
-        self._received_s = self._now_s()
-
-    def turn(self) -> float:
-        """Measure this process if a console watches, and send a notice if its page is here. Waits for Redis.
-
-        Returns the seconds until the next turn.
-        """
-        self._own = self._measure.read() if self._is_watched else None
-        if self._own is None:
-            if self._has_written:
-                self._hurry()
-            return REST_S
-        self._is_new = True
-        self._hurry()
-        if self._watching:
-            error = self._table.fault
-            try:
-                self._announce()
-            except HeadgateError as failure:
-                error = failure.message
-            if error:  # a page gets the numbers of this process alone, with the reason
-                self._show(error, {})
-        return EVERY_S
 
     def fields(self, *, whole_row: bool) -> dict[str, bytes | None]:
         """Return the statistics of this process while a console watches."""

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.auth.admission import PendingSessions
 from headgate.delivery.client import Client
-from headgate.errors import Unauthorized, UnauthorizedReason
-from headgate.events.wire.frames import message_frame
-from headgate.events.wire.packets import STATUS, notice_packet
-from headgate.node.connection import connection_of
+from headgate.errors import Unauthorized
+from headgate.events.wire.packets import STATUS
+from headgate.node.connection import connection_of, notify
 from headgate.node.namespace import Namespace
 from headgate.runtime.loop import one_round
 from headgate.runtime.metrics import EVICTED
@@ -40,10 +39,6 @@ class Evictions:
         """Apply another limit of sessions in no namespace."""
         self.pending.apply(_pending_per_address(settings))
 
-    def expired(self, clients: Iterable[Client]) -> None:
-        """Disconnect clients with an expired identity."""
-        self.refused(clients, Unauthorized(UnauthorizedReason.EXPIRED))
-
     def disconnected(self, clients: Iterable[Client], reason: str) -> int:
         """End the connections of clients for an operator. They get the notice of clients that move, and come back.
 
@@ -55,7 +50,7 @@ class Evictions:
             ended += 1
             EVICTED.labels(client.namespace, "disconnected").inc()
             connection = connection_of(client)
-            connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, status)))
+            notify(client, STATUS, status)
             connection.end("disconnected", shown=f"disconnected: {reason}")
         return ended
 
@@ -64,7 +59,7 @@ class Evictions:
         for client in self._still_in(clients):
             EVICTED.labels(client.namespace, why.reason.value).inc()
             connection = connection_of(client)
-            connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})))
+            notify(client, STATUS, {"unauthorized": why.to_wire()})
             if isinstance(connection, Stream):
                 connection.end(f"{why.code}: {why.reason}")
             else:

@@ -17,14 +17,14 @@ from headgate.auth.client_counts import StillAsking
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import AuthorizeFailed, BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
-from headgate.events.wire.frames import message_frame
-from headgate.events.wire.packets import STATUS, WELCOME, notice_packet
+from headgate.events.wire.packets import STATUS, WELCOME
 from headgate.events.wire.requests import Position, Subscription, check_text, read_resume
 from headgate.node.access.access import Access
 from headgate.node.cluster.pauses import Pauses
-from headgate.node.connection import connection_of
+from headgate.node.connection import connection_of, notify
 from headgate.node.namespace import Namespace
 from headgate.redis.log import RECONNECT_S
+from headgate.redis.pauses import CONNECTS
 from headgate.runtime.logging import wire_form
 from headgate.runtime.loop import sleep, spawn
 from headgate.runtime.metrics import REFUSED, SESSIONS_REFUSED
@@ -95,7 +95,7 @@ class Joining:
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins, because it costs as much as a client, which has a limit per address."""
         try:
-            self._pauses.check_connect()
+            self._pauses.check(CONNECTS)
             self._shedding.check_session(self._sockets.count - 1)
         except HeadgateError as error:
             return OneTooMany(error, "503 Service Unavailable")
@@ -165,7 +165,7 @@ class Joining:
             self.streams += 1
             if self._logins.is_application:
                 client.auth = handshake.auth
-            self._welcome(stream, namespace, client, wanted, point, is_strict=is_strict)
+            self._welcome(namespace, client, wanted, point, is_strict=is_strict)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise
@@ -194,7 +194,7 @@ class Joining:
     def _check_open(self, namespace: Namespace, *, stays: bool = True) -> None:
         if stays:
             self._drain.check()
-        self._pauses.check_connect(namespace.name)
+        self._pauses.check(CONNECTS, namespace.name)
         if namespace.bus.epoch is None:
             raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
 
@@ -215,7 +215,7 @@ class Joining:
         # The waits were long enough for the gateway to change.
         if stays:
             self._drain.check()  # a client that joins after the notice would never get it
-        self._pauses.check_connect(handshake.namespace)
+        self._pauses.check(CONNECTS, handshake.namespace)
         self._shedding.check_client(returning=point is not None)  # others may have joined
         if self._logins.has_changed(identity.user, changes):
             return self._let_in(handshake, subscriptions, point, again=again, stays=stays)
@@ -254,7 +254,7 @@ class Joining:
         self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
         # The connection is corked, so the welcome goes before any gap and any event from the log or the bus.
         try:
-            self._welcome(connection, namespace, client, wanted, point)
+            self._welcome(namespace, client, wanted, point)
         except Unauthorized:
             pass  # disconnected while Redis was asked
         except Exception as error:
@@ -269,7 +269,6 @@ class Joining:
 
     def _welcome(
         self,
-        connection: Session | Stream,
         namespace: Namespace,
         client: Client,
         wanted: list[Any],
@@ -302,11 +301,11 @@ class Joining:
             "subscriptions": results,
             "heartbeat_s": HEARTBEAT_S,
         }
-        connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
+        notify(client, WELCOME, welcome, flush=False)
         if is_regranted:  # the notice came before the welcome, where it is ignored
-            connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
+            notify(client, STATUS, {"granted": True}, flush=False)
         if not namespace.bus.up:
-            connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
+            notify(client, STATUS, {"bus": "down"}, flush=False)
 
     def _results(
         self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[Subscription | HeadgateError]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -103,46 +104,40 @@ class PageRequests:
         PAGE_REQUESTS_RUNNING.set(len(self._running))
 
 
+@dataclass(eq=False)
 class _Running:
     """A running function. Its request is answered once, by the function or before it has ended."""
 
-    def __init__(
-        self,
-        request: PageRequest,
-        function: Callable[[], object],
-        acknowledge: Acknowledge,
-        connection: object,
-        max_bytes: int,
-        log_throttle: LogThrottle,
-    ) -> None:
-        self._request, self._function, self._max_bytes = request, function, max_bytes
-        self._log_throttle = log_throttle
-        self._acknowledge: Acknowledge | None = acknowledge
-        self.connection = connection
-        self._began_s = monotonic()
+    request: PageRequest
+    function: Callable[[], object]
+    acknowledge: Acknowledge | None  # None once it is answered
+    connection: object
+    max_bytes: int
+    log_throttle: LogThrottle
 
     @property
     def answered(self) -> bool:
-        return self._acknowledge is None
+        return self.acknowledge is None
 
     def start(self, limit_s: float, ended: Callable[[], object]) -> None:
-        self._timer = repeat(limit_s, lambda: self._stop("timed_out", RequestTimedOut(self._request.name, limit_s)))
+        self._began_s = monotonic()
+        self._timer = repeat(limit_s, lambda: self._stop("timed_out", RequestTimedOut(self.request.name, limit_s)))
         self._greenlet = spawn(self._run)
         self._greenlet.rawlink(lambda _: ended())
 
     def cancel(self) -> bool:
         """Answer, and stop the function. Idempotent. Callable from the hub."""
-        return self._stop("cancelled", RequestFailed(self._request.name, "it was cancelled"))
+        return self._stop("cancelled", RequestFailed(self.request.name, "it was cancelled"))
 
     def _stop(self, outcome: str, error: HeadgateError) -> bool:
-        if self._acknowledge is None:
+        if self.acknowledge is None:
             return False
         self._answer(outcome, refused(wire_form(error)))
         self._greenlet.kill(block=False)
         return True
 
     def _run(self) -> None:
-        outcome, answer = "failed", refused(wire_form(RequestFailed(self._request.name, "its function ended without an answer")))
+        outcome, answer = "failed", refused(wire_form(RequestFailed(self.request.name, "its function ended without an answer")))
         try:
             outcome, answer = self._call()
         finally:
@@ -150,9 +145,9 @@ class _Running:
 
     def _call(self) -> tuple[str, dict[str, Any]]:
         """Run the function; return the outcome and the acknowledgement."""
-        name, outcome = self._request.name, "answered"
+        name, outcome = self.request.name, "answered"
         try:
-            answer = call_application(self._function)
+            answer = call_application(self.function)
         except HeadgateError as error:
             outcome, answer = "refused", wire_form(error)
         except Exception:
@@ -160,20 +155,20 @@ class _Running:
             return "failed", refused(wire_form(RequestFailed(name, "its function raised an exception")))
         try:
             data = encode_data(answer)
-            if len(data) > self._max_bytes:
-                raise PayloadTooLarge(len(data), self._max_bytes, "answer")
+            if len(data) > self.max_bytes:
+                raise PayloadTooLarge(len(data), self.max_bytes, "answer")
         except HeadgateError as error:
-            if (left_out := self._log_throttle.due(name)) is not None:
+            if (left_out := self.log_throttle.due(name)) is not None:
                 log.error("an answer to a page request cannot be sent", request=name, reason=error.message, left_out=left_out)
             return "failed", refused(wire_form(error))
         part = msgspec.Raw(data)
         return outcome, ok(data=part) if outcome == "answered" else {"ok": False, "error": part}
 
     def _answer(self, outcome: str, answer: Mapping[str, object]) -> None:
-        acknowledge, self._acknowledge = self._acknowledge, None
+        acknowledge, self.acknowledge = self.acknowledge, None
         if acknowledge is not None:
             self._timer.stop()
             self._timer.close()
-            PAGE_REQUESTS.labels(self._request.namespace, outcome).inc()
+            PAGE_REQUESTS.labels(self.request.namespace, outcome).inc()
             PAGE_REQUEST.of().record(monotonic() - self._began_s)
             acknowledge(answer)

@@ -33,12 +33,13 @@ from headgate.events.wire.requests import PresenceAct, read_presence
 from headgate.node.access.access import Access
 from headgate.node.cluster.answers import Answering
 from headgate.node.cluster.cluster import Cluster
-from headgate.node.cluster.pauses import Pauses
+from headgate.node.cluster.pauses import ENTERS, Pauses
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import Joining
 from headgate.node.presence.rooms import read_meta
 from headgate.redis.inbox import mark_seen, read_inbox
+from headgate.redis.pauses import PUBLISHES
 from headgate.redis.questions import HANDLED, HandledQuestion
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
@@ -152,7 +153,7 @@ class Requests:
         topic = check_topic(body.get("topic"))
         if not client.identity.may_publish(topic):
             raise Forbidden("publish to", topic)
-        self._pauses.check_publish(namespace.name)
+        self._pauses.check(PUBLISHES, namespace.name)
         event_id = check_event_id(body["id"]) if body.get("id") is not None else None
         try:
             if ephemeral:
@@ -173,7 +174,7 @@ class Requests:
         name, data, request_id, timeout_s = requests.read_asked(body)
         if not client.identity.may_publish(name):
             raise Forbidden("request", name)
-        self._pauses.check_publish(namespace.name)
+        self._pauses.check(PUBLISHES, namespace.name)
         try:
             prepared = self._publisher.prepare(name, data, request_id, namespace.name, by=client.identity.user)
         except PayloadTooLarge as error:
@@ -252,13 +253,13 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
     if act is PresenceAct.PAGE:
         return presence.rooms.page(session, topic, after)
     if act is PresenceAct.ENTER:
-        pauses.check_enter(namespace.name)
+        pauses.check(ENTERS, namespace.name)
         meta = read_meta(meta, client.identity.user, presence.settings.max_presence_meta_bytes)
     _prepare(namespace, client, topic)
     if act is PresenceAct.WATCH:
         return presence.rooms.watch(session, topic, connection_of(client))
     try:
-        pauses.check_enter(namespace.name)  # again, because Redis or the application may have taken seconds
+        pauses.check(ENTERS, namespace.name)  # again, because Redis or the application may have taken seconds
     except Paused:
         presence.rooms.leave_unless_in(session, topic)
         raise

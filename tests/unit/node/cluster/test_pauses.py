@@ -2,14 +2,13 @@
 
 import math
 from random import Random
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.errors import Paused
 from headgate.node.cluster.pauses import CHECK_EVERY_S, GAP_S, RETRY_EVERY_S, RETRY_S, Pauses
-from headgate.redis.pauses import pause, resume
+from headgate.redis.pauses import CONNECTS, PUBLISHES, pause, resume
 from headgate.runtime import periodic as rounds
 from tests.support.held_clock import HeldClock
 from tests.support.loop_clock import LoopClock
@@ -24,19 +23,19 @@ def pauses(server: SmallRedis, clock: HeldClock) -> Pauses:
 def allowed(pauses: Pauses) -> dict[str, bool]:
     """Whether a session may open, and a client may join and publish in each of two namespaces."""
 
-    def may(check: Any, *arguments: str) -> bool:
+    def may(*arguments: str) -> bool:
         try:
-            check(*arguments)
+            pauses.check(*arguments)
         except Paused:
             return False
         return True
 
     return {
-        "open": may(pauses.check_connect),
-        "join shop": may(pauses.check_connect, "shop"),
-        "join chat": may(pauses.check_connect, "chat"),
-        "publish shop": may(pauses.check_publish, "shop"),
-        "publish chat": may(pauses.check_publish, "chat"),
+        "open": may(CONNECTS),
+        "join shop": may(CONNECTS, "shop"),
+        "join chat": may(CONNECTS, "chat"),
+        "publish shop": may(PUBLISHES, "shop"),
+        "publish chat": may(PUBLISHES, "chat"),
     }
 
 
@@ -63,7 +62,7 @@ def test_a_refusal_says_what_is_paused_and_when_to_come_back(pauses: Pauses) -> 
     errors = []
     for _ in range(100):
         with pytest.raises(Paused) as refused:
-            pauses.check_publish("shop")
+            pauses.check(PUBLISHES, "shop")
         errors.append(refused.value)
     assert (errors[0].parts, errors[0].retry) == ({"what": "namespace", "namespace": "shop"}, True)
     assert {error.retry_after_s for error in errors} == set(range(RETRY_S[0], RETRY_S[1] + 1))
@@ -74,10 +73,10 @@ def test_a_pause_ends_by_itself_though_redis_is_away(pauses: Pauses, clock: Held
     pauses.replace({"connects": 60.0})
     clock.now_s += 58
     with pytest.raises(Paused) as refused:
-        pauses.check_connect()
+        pauses.check(CONNECTS)
     assert 2 <= (refused.value.retry_after_s or 0) <= 7
     clock.now_s += 2
-    pauses.check_connect()
+    pauses.check(CONNECTS)
     assert pauses.names() == []
 
 

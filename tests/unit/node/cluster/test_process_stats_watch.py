@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.errors import Forbidden
 from headgate.node.cluster.process_stats import FORGOTTEN_S, ProcessStats
-from headgate.node.cluster.process_stats_watch import EVERY_S, KIND, REST_S, WALK_SHARE, WATCHED_S, Measure, ProcessStatsWatch
+from headgate.node.cluster.process_stats_watch import EVERY_S, KIND, REST_S, WALK_SHARE, WATCHED_S, ProcessStatsWatch
 from headgate.node.health import State
 from headgate.redis.keys import LOADS, questions_channel, table_key
 from headgate.redis.questions import announce
@@ -43,7 +43,8 @@ class Process:
         client = server.client()
         self.table = SharedTable(client, [NAMESPACE], lambda: name, clock, clock)
         self.table.id, self.table._rounds.begun = name, True  # turned by the test
-        self.watch = ProcessStatsWatch(self.table, cast(Measure, self.measured), lambda: announce(client, KIND), clock)
+        self.watch = ProcessStatsWatch(self.table, {}, State, lambda: announce(client, KIND), clock)
+        cast(Any, self.watch).measure = self.measured.read
 
     def turn(self) -> float:
         """Return how long the watch then waits."""
@@ -209,16 +210,17 @@ class Namespaces(dict[str, Any]):
         return ()
 
 
-def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: HeldClock) -> None:
+def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: HeldClock, server: SmallRedis) -> None:
     """A tenth of a second for it, and it is done every five; the other numbers are new each time."""
     cpu = HeldClock(100.0)
     namespaces = Namespaces(cpu)
-    measure = Measure(namespaces, State, clock, cpu)
+    table = SharedTable(server.client(), [NAMESPACE])
+    watch = ProcessStatsWatch(table, namespaces, State, list, clock, cpu)
     walks = 0
     for _ in range(100):
-        before = measure._walk_at_s
-        measure.read()
-        walks += measure._walk_at_s != before
+        before = watch._walk_at_s
+        watch.measure()
+        walks += watch._walk_at_s != before
         clock.now_s += 1
     assert walks == pytest.approx(100 * WALK_SHARE / 0.1, abs=2)
 
@@ -229,15 +231,15 @@ def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: HeldCloc
 def test_a_gateway_says_what_its_clients_and_logs_do(gateway_on_model: StartGatewayOnModel) -> None:
     """Numbers of the bus, the ledger, the metrics and the clients, under the name of the namespace."""
     gateway = gateway_on_model()
-    measure = gateway.gateway.cluster.process_stats._measure
-    before = measure.read().namespaces[NAMESPACE]
+    watch = gateway.gateway.cluster.process_stats
+    before = watch.measure().namespaces[NAMESPACE]
     client = gateway.join()
     client.subscribe("orders.#")
     gateway.publish(3)
     client.wait_for_events(3)
     gateway.publish(2, "unwanted.1")
-    measure._walk_at_s = 0.0
-    said = measure.read()
+    watch._walk_at_s = 0.0
+    said = watch.measure()
     space = said.namespaces[NAMESPACE]
     assert (space.routed - before.routed, space.sent - before.sent, space.joins - before.joins) == (3, 3, 1)
     assert (space.clients, space.subscriptions, space.waiting, space.bus_up, space.error) == (1, 1, 0, True, "")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
+from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.transport.socketio_face import OneTooMany
 from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
@@ -51,7 +52,8 @@ def leave(client: ClientHere) -> None:
 
 def expire(client: ClientHere, gateway: GatewayOnModel) -> None:
     """Be disconnected from the namespace, as a client with an expired identity is."""
-    gateway.gateway.population.evictions.expired(list(gateway.namespace.clients.values()))
+    clients = list(gateway.namespace.clients.values())
+    gateway.gateway.population.evictions.refused(clients, Unauthorized(UnauthorizedReason.EXPIRED))
     client.read()
 
 

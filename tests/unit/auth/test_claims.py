@@ -38,16 +38,6 @@ def test_a_payload_without_grants_gives_the_users_own_topics_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "entered"),
-    [(None, ["first"]), (["second"], ["second"]), (["first", "/second"], ["first", "second"]), ([], [])],
-)
-def test_an_identity_is_for_the_namespaces_that_it_names(namespaces: list[str] | None, entered: list[str]) -> None:
-    """Without the claim: for the gateway's first."""
-    found = identity(claims(namespaces=namespaces))
-    assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
-
-
-@pytest.mark.parametrize(
     ("user", "word"),
     [
         ("ana@example.com", "ana__40example__2ecom"),

@@ -14,14 +14,6 @@ from headgate.services.publisher import Receipt
 from headgate.settings.settings import Settings
 
 
-def test_an_identity_may_do_nothing_by_default() -> None:
-    """A forgotten grant denies."""
-    nobody = Identity("nobody")
-    assert not nobody.may_subscribe("orders.42")
-    assert not nobody.may_subscribe("#")
-    assert not nobody.may_publish("orders.42")
-
-
 @pytest.mark.parametrize(
     ("pattern", "allowed"),
     [

@@ -99,7 +99,7 @@ def test_everything_of_this_process_arrives_in_bounded_datagrams(server: socket.
     while len(received) < 500:
         datagram = server.recv(65536)
         assert len(datagram) <= MAX_DATAGRAM_BYTES
-        received |= set(datagram.decode().split("\n"))
+        received |= {line for line in datagram.decode().split("\n") if ".outcomes." in line}
     assert received == {f"headgate.outcomes.notifications.outcome-{number}:1|c" for number in range(500)}
 
 

@@ -79,7 +79,6 @@ class Presence:
         self._put_off: dict[str, None] = {}  # topics to read after the next beat
         self._live: dict[str, Signal] = {}
         self._pulse_now, self._notify_now, self._read_now = Signal(), Signal(), Signal()
-        self._greenlets: list[Greenlet] = []
         self._pulse: Greenlet | None = None
         self._closed = False
         self._beat_at_s = self._check_at_s = 0.0
@@ -149,7 +148,8 @@ class Presence:
             )
             self._pulse = self._pulse or spawn(self._run_pulse)
             self._pulse_now.set()
-            self._greenlets = [spawn(self._run_link), spawn(self._run_reader), spawn(self._run_notifier)]
+            for run in (self._run_link, self._run_reader, self._run_notifier):
+                spawn(run)
         return self._rooms
 
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:

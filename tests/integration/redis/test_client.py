@@ -8,42 +8,46 @@ import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.client import call, open_client
+from headgate.redis.faults import NO_COMMAND, NO_FUNCTION, NO_PERMISSION
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "says"),
+    ("reply", "kind", "code", "says"),
     [
-        (b"-OOM command not allowed\r\n", BusRefused, "out of memory"),
-        (b"-MISCONF Errors writing to the AOF file\r\n", BusRefused, "disk"),
-        (b"-READONLY You can't write\r\n", BusUnavailable, "read-only replica"),
-        (b"-NOAUTH Authentication required.\r\n", BusRefused, "password"),
-        (b"-NOPERM User x has no permissions\r\n", BusRefused, "no permission"),
-        (b"-MOVED 3999 127.0.0.1:6381\r\n", BusRefused, "is a node of a Cluster"),
-        (b"-ERR unknown command 'FCALL', with args\r\n", BusRefused, "does not know the command FCALL; needed: Redis 7.0"),
-        (b"-ERR something else\r\n", BusRefused, "something else"),
-        (b"-WEIRD thing\r\n", BusRefused, "thing"),
-        (b"-LOADING Redis is loading\r\n", BusUnavailable, "loading"),
-        (b"-BUSY Redis is busy\r\n", BusUnavailable, "busy"),
-        (b"-CLUSTERDOWN The cluster is down\r\n", BusUnavailable, "cluster"),
-        (b"-MASTERDOWN Link with MASTER is down\r\n", BusUnavailable, "primary"),
-        (b"-TRYAGAIN Multiple keys\r\n", BusUnavailable, "taking over"),
-        (b"-NOREPLICAS Not enough good replicas\r\n", BusUnavailable, "replicas"),
-        (b"-HEADGATE nonsense {}\r\n", BusRefused, "nonsense"),
-        (b"-HEADGATE invalid_topic nope\r\n", BusRefused, "invalid_topic"),
-        (b"", BusUnavailable, "127.0.0.1"),
+        (b"-OOM command not allowed", BusRefused, "OOM", "out of memory"),
+        (b"-MISCONF Errors writing to the AOF file", BusRefused, "MISCONF", "disk"),
+        (b"-READONLY You can't write", BusUnavailable, "READONLY", "read-only replica"),
+        (b"-NOAUTH Authentication required.", BusRefused, "NOAUTH", "password"),
+        (b"-NOPERM User x has no permissions", BusRefused, NO_PERMISSION, "no permission"),
+        (b"-MOVED 3999 127.0.0.1:6381", BusRefused, "MOVED", "is a node of a Cluster"),
+        (b"-ERR unknown command 'FCALL', with args", BusRefused, NO_COMMAND, "not know the command FCALL; needed: Redis 7.0"),
+        (b"-ERR Function not found", BusRefused, NO_FUNCTION, "Function not found"),
+        (b"-ERR something else", BusRefused, "", "something else"),
+        (b"-WEIRD thing", BusRefused, "WEIRD", "thing"),
+        (b"-LOADING Redis is loading", BusUnavailable, "LOADING", "loading"),
+        (b"-BUSY Redis is busy", BusUnavailable, "BUSY", "busy"),
+        (b"-CLUSTERDOWN The cluster is down", BusUnavailable, "CLUSTERDOWN", "cluster"),
+        (b"-MASTERDOWN Link with MASTER is down", BusUnavailable, "MASTERDOWN", "primary"),
+        (b"-TRYAGAIN Multiple keys", BusUnavailable, "TRYAGAIN", "taking over"),
+        (b"-ERR Script attempted to access a non local key in a cluster node: f_x", BusUnavailable, "TRYAGAIN", "taking over"),
+        (b"-ERR Unable to execute 'mget' because undeclared keys were accessed", BusUnavailable, "TRYAGAIN", "taking over"),
+        (b"-NOREPLICAS Not enough good replicas", BusUnavailable, "NOREPLICAS", "replicas"),
+        (b"-HEADGATE nonsense {}", BusRefused, "", "nonsense"),
+        (b"-HEADGATE invalid_topic nope", BusRefused, "", "invalid_topic"),
+        (b"", BusUnavailable, "", "127.0.0.1"),
     ],
 )
-def test_each_refusal_is_told_apart(answer: Callable[[bytes], str], reply: bytes, kind: type[Exception], says: str) -> None:
+def test_each_refusal_is_told_apart(
+    answer: Callable[[bytes], str], reply: bytes, kind: type[BusRefused | BusUnavailable], code: str, says: str
+) -> None:
     """A fault that passes is BusUnavailable, one that an operator must fix is BusRefused; both say which it is."""
-    url = answer(reply).replace(":hunter2@", "")
-    client = open_client(url, timeout_s=DEADLINE_S)
-
-    with pytest.raises((BusRefused, BusUnavailable), match=says) as caught:
+    url = answer(reply + b"\r\n" * bool(reply)).replace(":hunter2@", "")
+    with open_client(url, timeout_s=DEADLINE_S) as client, pytest.raises((BusRefused, BusUnavailable), match=says) as caught:
         call(client, "FCALL", "headgate_publish", 1, "k", "a", "1")
 
-    assert caught.type is kind
-    client.close()
+    assert isinstance(caught.value, BusRefused | BusUnavailable)
+    assert (caught.type, caught.value.redis_code) == (kind, code)
 
 
 def test_a_client_never_retries_by_itself() -> None:

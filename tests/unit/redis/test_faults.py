@@ -16,32 +16,6 @@ def reply(text: str) -> errors.HeadgateError:
     return translate(redis.ResponseError(text), "redis.example:6379")
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "code"),
-    [
-        ("NOPERM this user has no permissions", errors.BusRefused, NO_PERMISSION),
-        ("OOM command not allowed", errors.BusRefused, "OOM"),
-        ("READONLY You can't write", errors.BusUnavailable, "READONLY"),
-        ("MOVED 3999 127.0.0.1:6381", errors.BusRefused, "MOVED"),
-        ("ERR Function not found", errors.BusRefused, NO_FUNCTION),
-        ("ERR something else", errors.BusRefused, ""),
-        ("LOADING Redis is loading", errors.BusUnavailable, "LOADING"),
-        ("TRYAGAIN Multiple keys", errors.BusUnavailable, "TRYAGAIN"),
-        ("ERR Script attempted to access a non local key in a cluster node script: f_x", errors.BusUnavailable, "TRYAGAIN"),
-        (
-            "ERR Unable to execute command 'mget' in script because undeclared keys were accessed during rehashing of the slot",
-            errors.BusUnavailable,
-            "TRYAGAIN",
-        ),
-    ],
-)
-def test_a_reply_keeps_its_code(text: str, kind: type[errors.BusRefused | errors.BusUnavailable], code: str) -> None:
-    """A fault that passes is unavailable, any other is refused; callers decide by the code."""
-    error = reply(text)
-    assert isinstance(error, errors.BusRefused | errors.BusUnavailable)
-    assert (type(error), error.redis_code) == (kind, code)
-
-
 @pytest.mark.parametrize("text", ["ERR it said NOPERM, Function not found", "ERR user NOPERM", "WEIRD Function not found"])
 def test_a_word_inside_a_text_is_no_code(text: str) -> None:
     """A topic or a script's message may hold any of them."""

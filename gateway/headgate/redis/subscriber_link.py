@@ -73,8 +73,8 @@ class SubscriberLink:
         import hiredis  # here, because it is optional for a process that only publishes
 
         self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub allows only tuples of one type
-        # Untyped: the stub of its `feed` takes no buffer, only bytes and text.
-        self._reader: Any = hiredis.Reader(protocolError=_BrokenReply, replyError=_ErrorReply)
+        self._error_reply, self._broken_reply = hiredis.ReplyError, hiredis.ProtocolError
+        self._reader: Any = hiredis.Reader()  # untyped: the stub of its `feed` takes no buffer, only bytes and text
         self._buffer = bytearray(READ_BYTES)
         self._unfinished_bytes = 0
 
@@ -197,7 +197,7 @@ class SubscriberLink:
         try:
             while (reply := gets()) is not False:
                 replies.append(reply)
-        except _BrokenReply as error:
+        except self._broken_reply as error:
             broken = unavailable(f"{self._address} sent something that is not a Redis reply")
             broken.add_note(CHECK_PORT)
             raise broken from error
@@ -207,10 +207,10 @@ class SubscriberLink:
                 raise unavailable(f"{self._address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
             return replies
         self._unfinished_bytes = 0
-        if _ErrorReply not in map(type, replies):
+        if self._error_reply not in map(type, replies):
             return replies
         for reply in replies:
-            if isinstance(reply, _ErrorReply):
+            if isinstance(reply, self._error_reply):
                 refusal = redis.ResponseError(str(reply))
                 if self._url.kind is Kind.CLUSTER and reply_of(refusal)[0] == "MOVED":
                     raise unavailable(f"{self._address} does not own the slot any more", "MOVED")
@@ -276,11 +276,3 @@ class SubscriberLink:
         if isinstance(error, TimeoutError):
             return unavailable(f"{self._address} did not answer in time")
         return unavailable(f"the connection to {self._address} broke: {reason_of(error)}")
-
-
-class _ErrorReply(Exception):
-    """An error that Redis sent as a reply (hiredis makes them with this class)."""
-
-
-class _BrokenReply(Exception):
-    """Bytes that do not follow the Redis protocol."""

@@ -396,17 +396,17 @@ LESS = [
     [(entry, rules) for entry in ENTRIES for rules in LESS]
     + [("headgate_publish", without(FULL, right)) for right in ("+xinfo", "+xrange", "+unlink")],
 )
-def test_a_missing_right_refuses_before_the_first_write(client: Client, redis_server: Any, entry: str, rules: str) -> None:
+def test_a_missing_right_refuses_before_the_first_write(
+    client: Client, as_user: Callable[..., Client], entry: str, rules: str
+) -> None:
     """Half a step would lose an event, hand out an offset twice, or leave an id that makes the next one a repetition."""
-    call(client, "ACL", "SETUSER", "limited", "on", ">pass", "resetchannels", *rules.split())
+    limited = as_user("resetkeys", "resetchannels", *rules.split())
     call(client, "HSET", HEAD, "database", 0)
     epoch, _, _ = publish(client)
     before = call(client, "HGETALL", HEAD)
-    limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
 
     with pytest.raises(BusRefused):
         publish(limited, "a", "1", "an-id", entry=entry)
-    limited.close()
 
     assert (call(client, "HGETALL", HEAD), offsets(client)) == (before, [1])
     assert publish(client, "a", "1", "an-id") == (epoch, 2, 0)

@@ -10,7 +10,7 @@ import pytest
 from headgate.errors import BusUnavailable
 from headgate.redis import keys
 from headgate.redis.bounded import NewestReceipts
-from headgate.redis.client import Client, at, call, open_client
+from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.lineage import Lineage
@@ -166,16 +166,13 @@ def test_a_caller_that_reports_nonsense_ends_few_epochs(client: Client) -> None:
 
 @EITHER_QUESTION
 @pytest.mark.parametrize("right", ["hset", "time"])
-def test_a_user_who_may_not_write_the_head_ends_no_epoch(client: Client, question: Report, right: str) -> None:
+def test_a_user_who_may_not_write_the_head_ends_no_epoch(
+    client: Client, as_user: Callable[..., Client], question: Report, right: str
+) -> None:
     """As one of a consumer, or of a monitor, with the usual answer."""
     old, offset = publish(client)
     log_of(client).head()  # the token is made
-    call(client, "ACL", "SETUSER", "half", "reset", "on", "nopass", "~*", "&*", "+@all", f"-{right}")
-    limited = open_client(_as_user(client, "half"), timeout_s=30)
-    try:
-        call(limited, *question, old, offset + 1)
-    finally:
-        limited.close()
+    call(as_user("+@all", f"-{right}"), *question, old, offset + 1)
 
     assert publish(client) == (old, offset + 1)
 
@@ -194,46 +191,48 @@ def test_a_primary_that_was_made_a_replica_answers_as_usual(client: Client, ques
     assert lineage_of(client).end_of(old, 9) == offset
 
 
-def test_a_new_connection_reports_the_newest_receipts_before_its_first_command(client: Client) -> None:
+def test_a_new_connection_reports_the_newest_receipts_before_its_first_command(client: Client, redis_url: str) -> None:
     """So that no event can take the place of one that its publisher knows of."""
     old, offset = publish(client)
     newest = NewestReceipts()
     newest.note(old, offset)
-    with connected(client, newest) as publisher:
+    with open_client(redis_url, newest=newest) as publisher:
         assert publish(publisher) == (old, offset + 1)
 
     newest.note(old, offset + 4)
 
-    with connected(client, newest) as publisher:
+    with open_client(redis_url, newest=newest) as publisher:
         new, again = publish(publisher)
     assert (new == old, again) == (False, offset + 2)
     assert lineage_of(client).end_of(old, 9) == offset + 1
 
 
 @pytest.mark.parametrize("right", ["-fcall_ro", "-hset"])
-def test_a_user_who_may_not_report_is_refused_nothing_else(client: Client, right: str) -> None:
+def test_a_user_who_may_not_report_is_refused_nothing_else(
+    client: Client, as_user: Callable[..., Client], limited_url: str, right: str
+) -> None:
     """Each refusal is a line in the log of Redis (ACL LOG), so it is not asked again with each connection."""
     old, offset = publish(client)
     newest = NewestReceipts()
     newest.note(old, offset + 4)
-    call(client, "ACL", "SETUSER", "half", "reset", "on", "nopass", "~*", "&*", "+@all", right)
+    as_user("+@all", right)
     call(client, "ACL", "LOG", "RESET")
 
     for _ in range(3):
-        with connected(client, newest, "half") as limited:
+        with open_client(limited_url, newest=newest) as limited:
             assert call(limited, "PING")
 
     assert sum(entry[b"count"] for entry in map(pairs, call(client, "ACL", "LOG"))) == (right == "-fcall_ro")
     assert publish(client) == (old, offset + 1)
 
 
-def test_a_server_without_functions_takes_the_connection(client: Client) -> None:
+def test_a_server_without_functions_takes_the_connection(client: Client, redis_url: str) -> None:
     """Like an empty one after its return."""
     newest = NewestReceipts()
     newest.note("e" * 16, 4)
     call(client, "FUNCTION", "FLUSH")
 
-    with connected(client, newest) as publisher:
+    with open_client(redis_url, newest=newest) as publisher:
         ensure_loaded(publisher)
         assert publish(publisher)[1] == 1
 
@@ -346,17 +345,8 @@ def test_a_killed_server_never_repeats_a_position(start_redis: Callable[..., Emb
     assert [offset for _, offset in receipts[10:15]] == [6, 7, 8, 9, 10]
 
 
-def connected(client: Client, newest: NewestReceipts, user: str = "default") -> Client:
-    return open_client(_as_user(client, user), timeout_s=30, newest=newest)
-
-
 def pairs(reply: Any) -> dict[bytes, Any]:
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-
-
-def _as_user(client: Client, user: str) -> str:
-    path = at(client, "").connection_pool.connection_kwargs["path"]
-    return f"unix://{user}:none@{path}"
 
 
 def test_a_page_of_a_server_that_lacks_known_events_is_refused(client: Client) -> None:

@@ -1,5 +1,6 @@
 """The retention of a log by bytes, in a real Redis: it holds, costs little, and the newest event always stays."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from headgate.redis import keys
 from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import DEFAULT_MAX_BYTES, LEAST_MAX_BYTES, EventLog
-from tests.support.redis_server import DEADLINE_S
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
@@ -132,7 +132,7 @@ def test_the_policy_of_a_redis_that_evicts_is_known(redis_client: Client) -> Non
     assert policies == ["allkeys-lfu", ""]
 
 
-def test_the_logs_share_half_of_the_memory_that_redis_may_use(redis_client: Client) -> None:
+def test_the_logs_share_half_of_the_memory_that_redis_may_use(redis_client: Client, as_user: Callable[..., Client]) -> None:
     """With no limit, or no right to ask, each has the usual bound."""
     log = EventLog(NAMESPACE, redis_client, 65536)
     maxmemory = int(call(redis_client, "INFO", "memory")["maxmemory"])
@@ -142,10 +142,6 @@ def test_the_logs_share_half_of_the_memory_that_redis_may_use(redis_client: Clie
         assert log.share_of_memory(3) == DEFAULT_MAX_BYTES
     finally:
         call(redis_client, "CONFIG", "SET", "maxmemory", maxmemory)
-    call(redis_client, "ACL", "SETUSER", "blind", "on", ">pass", "~*", "&*", "+@all", "-info")
-    path = at(redis_client, "").connection_pool.connection_kwargs["path"]
-    blind = open_client(f"unix://blind:pass@{path}", timeout_s=DEADLINE_S)
-    assert EventLog(NAMESPACE, blind, 65536).share_of_memory(3) == DEFAULT_MAX_BYTES
-    blind.close()
+    assert EventLog(NAMESPACE, as_user("+@all", "-info"), 65536).share_of_memory(3) == DEFAULT_MAX_BYTES
     with pytest.raises(BusUnavailable):
         EventLog(NAMESPACE, open_client("unix:///nowhere"), 65536).share_of_memory(1)

@@ -6,8 +6,7 @@ import pytest
 
 from headgate.errors import MAX_RETRY_AFTER_S, BusRefused, InvalidEvent, LimitReached
 from headgate.node.cluster.log_maintenance import LogMaintenance
-from headgate.redis.client import Client, call, open_client
-from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY, ensure_loaded
 from headgate.redis.keys import head_key, log_key
 from headgate.redis.log import DEFAULT_MAX_BYTES, EventLog
@@ -382,13 +381,11 @@ def test_upkeep_creates_nothing(redis_client: Client) -> None:
     assert call(redis_client, "KEYS", "*") == []
 
 
-def test_upkeep_needs_few_rights_and_says_which(full: Log, redis_server: EmbeddedRedis) -> None:
+def test_upkeep_needs_few_rights_and_says_which(full: Log, as_user: Callable[..., Client]) -> None:
     """Those that docs/operations/redis-users.md names; without one of them nothing has been written."""
     rights = ["+fcall", "+time", "+hmget", "+hset", "+xrange", "+xtrim", "+unlink"]
     for missing in ("+hset", "+xtrim", "+unlink", None):
-        allowed = [right for right in rights if right != missing]
-        call(full.client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", f"~hg:{{{NAMESPACE}}}:*", "~test:*", *allowed)
-        limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
+        limited = as_user("~test:*", *(right for right in rights if right != missing))
         upkeep = LogMaintenance(NAMESPACE, EventLog(NAMESPACE, limited, 65536), TimeWatch())
         before = call(full.client, "HGETALL", head_key(NAMESPACE))
         if missing is None:
@@ -397,4 +394,3 @@ def test_upkeep_needs_few_rights_and_says_which(full: Log, redis_server: Embedde
             with pytest.raises(BusRefused, match=missing[1:].upper()):
                 upkeep.tick()
             assert call(full.client, "HGETALL", head_key(NAMESPACE)) == before
-        limited.close()

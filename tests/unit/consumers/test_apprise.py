@@ -14,6 +14,7 @@ from headgate.consumers.base import Context, Delivery, Reject
 from headgate.events.topic import user_topic
 from headgate.settings.options import read_options
 
+UNKNOWN = "urls: one that starts with {} is not what Apprise expects of such a URL, or it knows none"
 CONTEXT = Context("chat", "shop", cast(Any, None), cast(Any, None))
 
 
@@ -97,26 +98,14 @@ def test_a_template_that_does_not_go_with_an_event_sets_it_aside() -> None:
     [
         ({}, "urls is missing; expected urls or urls_env"),
         ({"urls_env": "CHAT"}, "urls_env='CHAT': there is no such environment variable, or it is blank"),
-        (
-            {"urls": "canary://x"},
-            "urls: one that starts with canary:// is not what Apprise expects of such a URL, or it knows none",
-        ),
-        (
-            {"urls": "tgram://canary"},
-            "urls: one that starts with tgram:// is not what Apprise expects of such a URL, or it knows none",
-        ),
-        (
-            {"urls": "canary-token"},
-            "urls: one that starts with (no scheme) is not what Apprise expects of such a URL, or it knows none",
-        ),
+        ({"urls": "canary://x"}, UNKNOWN.format("canary://")),
+        ({"urls": "tgram://canary"}, UNKNOWN.format("tgram://")),
+        ({"urls": "canary-token"}, UNKNOWN.format("(no scheme)")),
         (
             {"urls": "json://a", "urls_template": "json://a/{user}"},
             "urls and urls_template are both given; expected one of them",
         ),
-        (
-            {"urls_template": "canary://x/{user}"},
-            "urls: one that starts with canary:// is not what Apprise expects of such a URL, or it knows none",
-        ),
+        ({"urls_template": "canary://x/{user}"}, UNKNOWN.format("canary://")),
         (
             {"urls": "json://a", "address_function": "os:listdir"},
             "address_function is given without urls_template; expected both",

@@ -250,7 +250,6 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
     # Options that every consumer has
     "no type": ("type = (none)", f"type is missing; expected {TYPES}"),
     "a type that is no text": ("type = 3", f"type=3: expected {TYPES}"),
-    "an unknown type": ("type = 'emial'", f"type='emial': expected {TYPES}; did you mean email?"),
     "no patterns": ("patterns = (none)", f"patterns is missing; {PATTERNS}"),
     "empty patterns": ("patterns = []", f"patterns=[]: {PATTERNS}"),
     "a wrong pattern": ("patterns = ['a..b']", f"patterns=['a..b']: {PATTERNS}"),
@@ -260,29 +259,6 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
     "a start in the middle": ("start = 'last'", "start='last': expected new or oldest"),
     "no worker": ("workers = 0", "workers=0: expected a whole number from 1 to 64"),
     "a wait that is no number": ("retry_first_s = 'soon'", "retry_first_s='soon': expected a number from 0.01 to 3600 seconds"),
-    # Classes
-    "no such module": ("type = 'pagerz:Pager'", "type='pagerz:Pager': no module named 'pagerz' (looked in FOLDER first)"),
-    "no such class": (
-        "type = 'pagers:Pagr'",
-        "type='pagers:Pagr': module 'pagers' has no 'Pagr'; expected package.module:Class",
-    ),
-    "no class at all": ("type = 'pagers:'", "type='pagers:': 'pagers:' is not of the form package.module:Class"),
-    "a class that is no consumer": (
-        "type = 'pagers:NO_CONSUMER'",
-        "type='pagers:NO_CONSUMER': expected a class that derives from headgate.consumers.Consumer",
-    ),
-    "a module with a bug": ("type = 'broken:Pager'", "type='broken:Pager': cannot be imported: RuntimeError: 'no dial tone'"),
-    "a module that misses another": (
-        "type = 'needy:Pager'",
-        "type='needy:Pager': cannot be imported: ModuleNotFoundError: \"No module named 'apprise_that_nobody_has'\"",
-    ),
-    "a module that ends the process": ("type = 'exits:Pager'", "type='exits:Pager': cannot be imported: SystemExit: '0'"),
-    "options that are no dataclass": ("type = 'pagers:Plain'", f"type='pagers:Plain': {OPTIONS}"),
-    "options that are not declared": ("type = 'pagers:Undeclared'", f"type='pagers:Undeclared': {OPTIONS}"),
-    "a class whose option has a name that is taken": (
-        "type = 'pagers:Clashing'\nnumber = (none)",
-        "type='pagers:Clashing': its option patterns has the name of one that every consumer has",
-    ),
     # Options of the type
     "an option that is missing": ("number = (none)", "number is missing; expected a telephone number"),
     "an option that is wrong": ("rings = 10", "rings=10: expected a whole number from 1 to 9"),
@@ -326,23 +302,29 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
     "options that contradict each other": ("rings = 9", "rings=9: expected at most 3 unless loud"),
     "a check that returns nothing": ("type = 'pagers:Silent'", f"{CHECK} got NoneType'"),
     "a check that returns a text": ("type = 'pagers:Wordy'", f"{CHECK} got str'"),
-    "a method that nobody awaits": (
-        "type = 'pagers:Later'",
-        "type='pagers:Later': expected tick to be a method that may block, not a coroutine (async def)",
-    ),
-    "pages for a method of single events": (
-        "type = 'pagers:Single'",
-        "type='pagers:Single': expected a method handle_many, which does the work",
-    ),
-    "no method that does the work": (
-        "number = (none)\ntype = 'pagers:Idle'",
-        "type='pagers:Idle': expected a method handle, which does the work",
-    ),
     "a check with a bug": ("type = 'pagers:Careless'", "its check raised RuntimeError: 'no dial tone'"),
+}
+# Types without a consumer → why.
+WRONG_TYPES: dict[str, str] = {
+    "emial": f"expected {TYPES}; did you mean email?",
+    "pagerz:Pager": "no module named 'pagerz' (looked in FOLDER first)",
+    "pagers:Pagr": "module 'pagers' has no 'Pagr'; expected package.module:Class",
+    "pagers:": "'pagers:' is not of the form package.module:Class",
+    "pagers:NO_CONSUMER": "expected a class that derives from headgate.consumers.Consumer",
+    "broken:Pager": "cannot be imported: RuntimeError: 'no dial tone'",
+    "needy:Pager": "cannot be imported: ModuleNotFoundError: \"No module named 'apprise_that_nobody_has'\"",
+    "exits:Pager": "cannot be imported: SystemExit: '0'",
+    "pagers:Plain": OPTIONS,
+    "pagers:Undeclared": OPTIONS,
+    "pagers:Clashing": "its option patterns has the name of one that every consumer has",
+    "pagers:Later": "expected tick to be a method that may block, not a coroutine (async def)",
+    "pagers:Single": "expected a method handle_many, which does the work",
+    "pagers:Idle": "expected a method handle, which does the work",
 }
 WRONG: dict[str, tuple[str | bytes, str]] = {
     **{name: (content, f"headgate.toml{line}") for name, (content, line) in WRONG_FILES.items()},
     **{name: (pager(more), f"{TABLE} {line}") for name, (more, line) in WRONG_CONSUMERS.items()},
+    **{name: (pager(f"type = '{name}'"), f"{TABLE} type='{name}': {why}") for name, why in WRONG_TYPES.items()},
     "settings that contradict each other": (
         "[settings]\nallowed_origins = ['*']\n" + pager(),
         "HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1",

@@ -8,7 +8,7 @@ from email.utils import parseaddr
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.consumers.email.address import Mailbox, read_mailbox
@@ -46,38 +46,9 @@ def test_a_line_is_one_printable_line(text: str, line: str) -> None:
     assert one_line(text) == line
 
 
-def test_a_subject_comes_out_as_one_line() -> None:
-    """Also one that the email package would decode into several, which some versions of it then write."""
-    found = read(mail(MailText("=?utf-8?q?x=0D=0ABcc:_evil@example.com?=\r\nBcc: evil@example.com", "text")))
-    assert found["Subject"] == "= ?utf-8?q?x=0D=0ABcc:_evil@example.com?= Bcc: evil@example.com"
-    assert found["Bcc"] is None
-
-
 def test_a_mail_without_a_subject_says_so() -> None:
     """An empty one is easily taken for a fault."""
     assert read(mail(MailText("\r\n", "text")))["Subject"] == "(no subject)"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "plain\n",
-        ".\n..\n.x\nFrom here\n",
-        "ü" * 2000 + "\n",
-        "x" * 5000 + "\n",
-        "tab\there\n\n\nend\n",
-        "-- \nUnsubscribe\n",
-        "=20 =\n",
-    ],
-)
-def test_a_body_arrives_as_it_was(body: str) -> None:
-    """Dots, long lines, other letters, blank lines: whatever the encoding on the way; lines of at most 998 characters."""
-    found = mail(MailText("s", body, f"<p>{body}</p>"))
-    text, html = (read(found).get_body((kind,)).get_content().replace("\r\n", "\n") for kind in ("plain", "html"))
-    assert text == body
-    assert html == f"<p>{body}</p>\n"
-    assert found.content.isascii()
-    assert max(map(len, found.content.split(b"\r\n"))) <= 998
 
 
 def test_control_characters_are_taken_out_of_a_body() -> None:
@@ -112,13 +83,6 @@ def test_machine_readable_headers_are_left_as_they_are() -> None:
     raw = message_from_bytes(found.content)
     assert (raw["List-Unsubscribe"], raw.get_all("X-Headgate-Event")) == (f"<{url}>", list(ids))
     assert raw["Message-ID"].endswith("@example.org>")
-
-
-@pytest.mark.parametrize("event_id", ["x\r\nBcc: y", "x\ny", "x\ry", "ü", "x\x00"])
-def test_a_machine_readable_header_is_printable_ascii(event_id: str) -> None:
-    """Anything else is refused, not mended, because it cannot be an id."""
-    with pytest.raises(ValueError, match="X-Headgate-Event is not printable ASCII"):
-        mail(MailText("s", "t"), ids=(event_id,))
 
 
 @pytest.mark.parametrize(
@@ -178,13 +142,20 @@ def test_a_name_reads_as_it_was_written(words: list[str]) -> None:
         assert (mailbox.display_name, mailbox.addr_spec) == (sender[0], "a@example.com")
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), st.booleans())
-def test_any_body_reads_as_it_was_written(body: str, several: bool) -> None:
-    """But for control characters; a last line has its end."""
-    wanted = _plain(body * (5 if several else 1))
-    found = mail(MailText("s", body * (5 if several else 1)))
-    assert read(found).get_content().replace("\r\n", "\n") == (wanted if wanted.endswith("\n") else wanted + "\n")
-    assert max(map(len, found.content.split(b"\r\n"))) <= 998
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), st.sampled_from([1, 5]))
+@example(".\n..\n.x\nFrom here\n-- \nUnsubscribe\ttab\n\n\n=20 =\n", 1)
+@example("ü" * 2000, 1)
+@example("x" * 5000, 1)
+def test_any_body_reads_as_it_was_written(body: str, times: int) -> None:
+    """But for control characters, as text alone and beside HTML; a last line has its end. Lines have at most 998 characters."""
+    text, html = _plain(body * times), f"<p>{_plain(body * times)}</p>\n"
+    alone, both = mail(MailText("s", body * times)), mail(MailText("s", body * times, f"<p>{body * times}</p>"))
+    bodies = [read(alone).get_body(), *(read(both).get_body((kind,)) for kind in ("plain", "html"))]
+    text += "" if text.endswith("\n") else "\n"
+    assert [each.get_content().replace("\r\n", "\n") for each in bodies] == [text, text, html]
+    for found in (alone, both):
+        assert found.content.isascii()
+        assert max(map(len, found.content.split(b"\r\n"))) <= 998
 
 
 def decoded(raw: str) -> str:

@@ -1,57 +1,35 @@
 """email/smtp.py: the meaning of each answer of a mail server, and the pauses while it gives no service."""
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+
 import pytest
 
 from headgate.consumers.base import Reject, Retry
 from headgate.consumers.email.smtp import MESSAGE, RECIPIENT, SENDER, RefusesUs, first_line, judge
 
-
-@pytest.mark.parametrize("stage", [SENDER, RECIPIENT, MESSAGE])
-@pytest.mark.parametrize("code", [250, 251, 252])
-def test_an_agreeing_answer_raises_nothing(stage: str, code: int) -> None:
-    """251 and 252 promise delivery as 250 does."""
-    judge(stage, code, b"OK")
-
-
-@pytest.mark.parametrize("stage", [SENDER, RECIPIENT, MESSAGE])
-@pytest.mark.parametrize("code", [-1, 220, 354, 450, 451, 452])
-def test_an_answer_that_will_pass_is_tried_again(stage: str, code: int) -> None:
-    """A 4xx, and an answer that does not belong there, say nothing against the mail for good."""
-    with pytest.raises(Retry) as retry:
-        judge(stage, code, b"later")
-
-    assert (retry.value.reason, retry.value.after_s) == (f"the mail server answered {code} to {stage}: later", None)
+# Stages, codes, and their meaning.
+EACH = (SENDER, RECIPIENT, MESSAGE)
+VERDICTS: list[tuple[Sequence[str], Sequence[int], type[Exception] | None]] = [
+    (EACH, (250, 251, 252), None),  # 251 and 252 promise delivery as 250 does
+    (EACH, (-1, 220, 354, 450, 451, 452), Retry),  # they say nothing against the mail for good
+    (EACH[1:], (500, 550, 551, 552, 553, 554, 571), Reject),
+    ((SENDER,), (500, 501, 550, 553, 554), RefusesUs),  # every mail has the same sender, so the set-up is at fault
+    ((SENDER,), (552,), Reject),  # MAIL announces the size
+    (EACH, (421, 530, 534, 535, 538), RefusesUs),  # a closing server and a missing login, wherever they come
+]
 
 
-@pytest.mark.parametrize("stage", [RECIPIENT, MESSAGE])
-@pytest.mark.parametrize("code", [500, 550, 551, 552, 553, 554, 571])
-def test_a_refusal_of_the_recipient_or_the_message_rejects_the_mail(stage: str, code: int) -> None:
-    """The server will never take it."""
-    with pytest.raises(Reject) as rejected:
-        judge(stage, code, b"no")
-
-    assert rejected.value.reason == f"the mail server answered {code} to {stage}: no"
-
-
-@pytest.mark.parametrize("code", [500, 501, 550, 553, 554])
-def test_a_refusal_of_the_sender_rejects_no_mail(code: int) -> None:
-    """Every mail has the same sender, so the set-up is at fault."""
-    with pytest.raises(RefusesUs, match=f"^it answered {code} to the sender: not your domain$"):
-        judge(SENDER, code, b"not your domain")
-
-
-def test_a_message_too_large_is_rejected_with_the_sender() -> None:
-    """MAIL announces the size, and 552 there is about the message."""
-    with pytest.raises(Reject, match="answered 552 to the sender"):
-        judge(SENDER, 552, b"too big")
-
-
-@pytest.mark.parametrize("stage", [SENDER, RECIPIENT, MESSAGE])
-@pytest.mark.parametrize("code", [421, 530, 534, 535, 538])
-def test_a_closing_server_and_a_missing_login_reject_no_mail(stage: str, code: int) -> None:
-    """They are against us, wherever they come."""
-    with pytest.raises(RefusesUs, match=f"^it answered {code} to {stage}: log in$"):
-        judge(stage, code, "log in")
+@pytest.mark.parametrize(
+    ("stage", "code", "raised"),
+    [(stage, code, raised) for stages, codes, raised in VERDICTS for stage in stages for code in codes],
+)
+def test_an_answer_is_judged_by_its_stage_and_its_code(stage: str, code: int, raised: type[Exception] | None) -> None:
+    """The reason has both, and the answer's line."""
+    who = "it" if raised is RefusesUs else "the mail server"
+    with pytest.raises(raised, match=f"^{who} answered {code} to {stage}: not so$") if raised else nullcontext() as error:
+        judge(stage, code, b"not so")
+    assert error is None or getattr(error.value, "after_s", None) is None
 
 
 @pytest.mark.parametrize(

@@ -369,20 +369,13 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
         assert caught.value.faults == (f"{path}: {reason}",)
 
 
-def test_a_wrong_setting_is_told_without_looking_at_the_consumers(folder: Path) -> None:
-    """`headgate serve` reads the settings alone."""
-    Path(FILE).write_text("[settings]\nport = 'x'\n[consumers.x]\ny = 1\n")
-    with pytest.raises(SettingsError) as caught:
-        read_settings(FILE, {})
-    assert [line.partition(":")[0] for line in caught.value.faults] == ["headgate.toml [settings] port='x'"]
-
-
 def test_a_setting_outside_its_table_is_told(folder: Path) -> None:
-    """`headgate serve` would go on without it, at the start, and on SIGHUP with every limit back at its default."""
-    Path(FILE).write_text("max_clients = 5\n[setings]\nport = 1\n[headgate]\n")
+    """`headgate serve`, which reads the settings alone, would go on without it, and on SIGHUP with every limit at its default."""
+    Path(FILE).write_text("max_clients = 5\n[settings]\nport = 'x'\n[setings]\nport = 1\n[headgate]\n[consumers.x]\ny = 1\n")
     with pytest.raises(SettingsError) as caught:
         read_settings(FILE, {})
     assert caught.value.faults == (
+        "headgate.toml [settings] port='x': expected a whole number from 0 to 65535 (0 picks a free one)",
         "headgate.toml max_clients is a setting, and in no table; expected it below [settings]",
         "headgate.toml [setings] is not a table of this file; did you mean [settings]?",
         "headgate.toml [headgate] is not a table of this file; expected [settings] or [consumers.on-call]",

@@ -84,7 +84,7 @@ class EmailOptions:
 
 def check_options(options: EmailOptions) -> list[str]:
     """Return the joint faults of valid options, a line each."""
-    return [*_server_faults(options), *_recipient_faults(options), *MailTemplates.check(options, several=bool(options.digest_s))]
+    return [*_server_faults(options), *_recipient_faults(options), *MailTemplates.check(options)]
 
 
 def _server_faults(options: EmailOptions) -> list[str]:

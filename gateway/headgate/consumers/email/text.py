@@ -38,19 +38,15 @@ class MailTemplates:
         self.speak_of_several = all("events" in self._compiled[name].names for name in _BODIES if name in self._compiled)
 
     @staticmethod
-    def check(options: EmailOptions, *, several: bool) -> list[str]:
-        """Return the faults of files and templates that are independent of the event, a line each.
-
-        Args:
-            several: whether mails of several events are possible. Then text and html must not refer to a single event.
-        """
+    def check(options: EmailOptions) -> list[str]:
+        """Return the faults of files and templates that are independent of the event, a line each."""
         compiled, faults = _compile(options)
         sample = _values([SAMPLE, SAMPLE], 5, "sample@example.com")
         whole = {**sample, "subject": "sample", "unsubscribe": "https://example.com"}
         for name, template in compiled.items():
             if fault := template.check(whole if name in _BODIES else sample):
                 faults.append(fault)
-            if several and name in _BODIES and "events" not in template.names:
+            if options.digest_s and name in _BODIES and "events" not in template.names:
                 faults.append(
                     f"{name} does not speak of `events`, but digest_s makes one mail of several; "
                     "expected {% for event in events %}"

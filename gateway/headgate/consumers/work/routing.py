@@ -122,27 +122,23 @@ class Asking:
 
     def ask(self, user: str, delivery: Delivery, channel: str) -> bool:
         """Return the function's answer, whether the user wants it, or True without an answer in time. Never raises."""
-        if self._blocked is not None and not self._blocked.done():
-            self._fault(LATE, None)
-            return True
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="wants", daemon=True)
-            self._thread.start()
         answer: Future[object] = Future()
-        self._blocked = answer
-        self._calls.put((answer, (user, delivery, channel)))
-        wait((answer,), self._within_s)
+        if self._blocked is None or self._blocked.done():
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="wants", daemon=True)
+                self._thread.start()
+            self._blocked = answer
+            self._calls.put((answer, (user, delivery, channel)))
+            wait((answer,), self._within_s)
         if not answer.done():
             self._fault(LATE, None)
-            return True
-        if (error := answer.exception()) is not None:
+        elif (error := answer.exception()) is not None:
             self._fault(RAISED, error)
-            return True
-        result: Any = answer.result()
-        if not isinstance(result, bool):
+        elif isinstance(result := answer.result(), bool):
+            return result
+        else:
             self._fault(NO_BOOLEAN, None)
-            return True
-        return result
+        return True
 
     def close(self) -> None:
         """End the thread when the function returns."""

@@ -217,10 +217,7 @@ class Worker:
         self._store.interrupt()
 
     def keep(self, store: Store) -> None:
-        """Renew leases older than a third of their length. Called by another thread.
-
-        Raises as `redis.client.call`; try again.
-        """
+        """As `Leases.keep`."""
         self._leases.keep(store, awake_or_asleep_s())
 
     def _begin(self) -> Consumer:

@@ -7,7 +7,6 @@ import pytest
 
 from headgate.consumers.email.options import EmailOptions, check_options
 from headgate.settings.options import read_options
-from tests.support.certificates import Authority
 
 NAMES = "there are count, event, events, more, recipient"
 PLAIN = "security='none': expected starttls or tls to another machine, or allow_plain = true"
@@ -112,14 +111,6 @@ def test_templates_come_from_files(tmp_path: Path) -> None:
     assert "expected at most 100000 bytes" in faults(text_file=str(large))[0]
     assert "text: unknown name 'evnt'" in faults(text_file=str(bad))[0]
     assert "expected UTF-8 text" in faults(text_file=str(latin))[0]
-
-
-def test_certificates_come_from_a_file(tmp_path: Path) -> None:
-    """One that holds none is reported before the first mail."""
-    empty = tmp_path / "empty.pem"
-    empty.write_text("nothing")
-    assert faults(security="tls", ca_file=Authority(tmp_path).ca_file) == []
-    assert faults(security="tls", ca_file=str(empty)) == [f"ca_file={str(empty)!r}: no certificates in it"]
 
 
 def test_a_password_is_never_shown() -> None:

@@ -281,17 +281,9 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
         "seen_user: unknown name 'user'; there are event",
     ),
     "a channel that there is not": ("channel = 'sms'", "channel='sms': expected mail, push or none"),
-    "a function of preferences that there is not": (
-        f"{PUSH}wants = 'pagers:wishes'",
-        "wants='pagers:wishes': module 'pagers' has no 'wishes'; expected package.module:function",
-    ),
     "a function of preferences whose module ends the process": (
         f"{PUSH}wants = 'exits:wants'",
         "wants='exits:wants': cannot be imported: SystemExit",
-    ),
-    "a function of preferences that is none": (
-        f"{PUSH}wants = 'pagers:NO_CONSUMER'",
-        "wants='pagers:NO_CONSUMER': expected a function",
     ),
     "preferences without a channel": (
         "patterns = ['users.#']\nwants = 'pagers:pager'",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -92,24 +91,18 @@ class SinkFolder:
         return path.read_text().splitlines() if path.exists() else []
 
 
-class StartConsume(Protocol):
-    """The type of the fixture `start_consume`."""
-
-    def __call__(self, *arguments: str, settings: Mapping[str, str] | None = None) -> ConsumeProcess: ...
-
-
 @pytest.fixture
 def sink_folder(tmp_path: Path) -> SinkFolder:
     return SinkFolder(tmp_path / "sink")
 
 
 @pytest.fixture
-def start_consume(sink_folder: SinkFolder, redis_url: str) -> Iterator[StartConsume]:
+def start_consume(sink_folder: SinkFolder, redis_url: str) -> Iterator[Callable[..., ConsumeProcess]]:
     """Start real consumers in the folder of the sink, on the Redis of the run; they end with the test."""
     started: list[ConsumeProcess] = []
 
-    def start(*arguments: str, settings: Mapping[str, str] | None = None) -> ConsumeProcess:
-        process = ConsumeProcess(sink_folder.path, {"HEADGATE_REDIS_URL": redis_url, **(settings or {})}, arguments)
+    def start(*arguments: str) -> ConsumeProcess:
+        process = ConsumeProcess(sink_folder.path, {"HEADGATE_REDIS_URL": redis_url}, arguments)
         started.append(process)
         return process.start()
 

@@ -32,14 +32,6 @@ def delivery(data: Any = None, *, number: int = 1, key: str = "ops@example.com",
     return Delivery(data=body, offset=number, namespace="shop", consumer="on-call", key=key, **values)
 
 
-class Unpublished:
-    """A publisher for consumers that publish nothing."""
-
-    def publish(self, *_: Any, **__: Any) -> Any:
-        """Fail the test."""
-        raise AssertionError("the email consumer publishes nothing")
-
-
 class MemoryPostbox:
     """Stands for MailServer: keeps each of its mails, but first raises each error of `refusals`.
 
@@ -74,7 +66,7 @@ def mailer(postbox: MemoryPostbox) -> Callable[..., Email]:
     """Make email consumers that send to `postbox`: `mailer(digest_s=60)`; `state` is another state than one in memory."""
 
     def make(state: State | None = None, rate: int = 0, rate_period_s: float = 3600, **given: Any) -> Email:
-        context = Context("on-call", "shop", state or MemoryState(), Unpublished(), rate, rate_period_s)
+        context = Context("on-call", "shop", state or MemoryState(), cast(Any, None), rate, rate_period_s)
         return Email(email_options(**given), context, cast(MailServer, postbox))
 
     return make

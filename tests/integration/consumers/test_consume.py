@@ -24,7 +24,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
+from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder
 from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until
 from tests.support.supervised import Supervised
@@ -199,7 +199,7 @@ def test_it_names_each_consumer_and_its_place(supervised: Supervised, sink_here:
 
 
 def test_a_process_finishes_its_work_when_it_is_stopped(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
+    start_consume: Callable[..., ConsumeProcess], sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
 ) -> None:
     """The event leased is done and acknowledged, the next is not begun, exit code 0; its page has health and metrics.
 

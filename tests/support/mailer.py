@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.consumers.base import Context, Delivery, Reject, State
+from headgate.consumers.base import Context, Delivery, State
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.message import Mail
 from headgate.consumers.email.options import EmailOptions
@@ -33,22 +33,16 @@ def delivery(data: Any = None, *, number: int = 1, key: str = "ops@example.com",
 
 
 class MemoryPostbox:
-    """Stands for MailServer: keeps each of its mails, but first raises each error of `refusals`.
-
-    It rejects every mail to an address in `unknown`.
-    """
+    """Stands for MailServer: keeps each of its mails, but first raises each error of `refusals`."""
 
     def __init__(self) -> None:
         self.mails: list[Received] = []
         self.refusals: list[Exception] = []
-        self.unknown: set[str] = set()
 
     def send(self, mail: Mail) -> None:
         """As MailServer."""
         if self.refusals:
             raise self.refusals.pop(0)
-        if mail.recipient in self.unknown:
-            raise Reject(f"{mail.recipient} is unknown")
         self.mails.append(Received(mail.sender, [mail.recipient], mail.content, accepted=True))
 
     def close(self) -> None:

@@ -1,13 +1,6 @@
-"""Functions that a configuration may name, as `to_function` or `wants`."""
-
-from typing import Any
+"""Functions that a configuration may name as `wants`."""
 
 from headgate.consumers.base import Delivery
-
-
-def listed(delivery: Delivery) -> Any:
-    """Return the addresses that the event is a list of."""
-    return delivery.value()
 
 
 def even(user: str, event: Delivery, channel: str) -> bool:

@@ -129,9 +129,9 @@ def look_after(url: str, admin: Client, admin_url: str) -> None:
         store.close()
 
 
-def test_these_rights_are_enough(limit: Limit, redis_client: Client, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quiet")
+def test_these_rights_are_enough(limit: Limit, redis_client: Client, redis_url: str) -> None:
     """No other key, channel or command is needed."""
-    monkeypatch.setattr(groups, "QUIET_S", 0.0)
     work(limit(CONSUMERS), redis_client, redis_url)
     publish(limit(CONSUMERS + PUBLISHING))
     call(redis_client, "FLUSHALL")

@@ -87,8 +87,9 @@ def test_a_delivery_names_its_event_and_its_attempt(site: Site) -> None:
 def test_parts_are_done_and_tried_again_by_themselves(site: Site) -> None:
     """The trouble of one recipient does not touch the others. Without parts: ignored; one part: no detour; doubles count once."""
     site.recorder.parts = staticmethod(lambda delivery: delivery.value())
+    trouble = {("b", 1): Retry("later"), ("c", 1): Reject("unknown")}
     site.recorder.script = staticmethod(
-        lambda delivery: fail(Retry("later")) if (delivery.key, delivery.attempt) == ("b", 1) else None
+        lambda delivery: fail(error) if (error := trouble.get((delivery.key, delivery.attempt))) else None
     )
     worker = site.make()
     site.publisher.publish_many([("a", ["a", "b", "c", "a"]), ("a", []), ("a", ["d"])])
@@ -99,6 +100,7 @@ def test_parts_are_done_and_tried_again_by_themselves(site: Site) -> None:
     found = [(delivery.offset, delivery.key, delivery.attempt) for delivery in site.recorder.seen]
     assert sorted(found) == [(1, "a", 1), (1, "b", 1), (1, "b", 2), (1, "c", 1), (3, "d", 1)]
     assert len({delivery.identity for delivery in site.recorder.seen}) == 4
+    assert [(letter.task.key, letter.reason) for letter in site.letters.page()] == [("c", "unknown")]
 
 
 def test_keys_that_failed_at_first_are_asked_again(site: Site) -> None:

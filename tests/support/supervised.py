@@ -11,7 +11,7 @@ import pytest
 
 from headgate.consumers.process import health_page
 from headgate.consumers.process import supervisor as supervisors
-from headgate.consumers.process.supervisor import Supervisor
+from headgate.consumers.process.supervisor import supervise
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.settings.settings import Settings
 from tests.support.consume_process import SinkFolder
@@ -53,7 +53,7 @@ class Supervised:
             if sum(said.startswith("consuming ") for said in self.said) == begun and not thread.ident:
                 thread.start()
 
-        code = Supervisor(*configuration, self._url, say).run(listen, PARENT)
+        code = supervise(*configuration, self._url, say, listen, PARENT)
         thread.join()
         if failures:
             raise failures[0]

@@ -60,7 +60,7 @@ def consume(
 
     from headgate.consumers.process import dry_run as previews
     from headgate.consumers.process.config import need_file, read_consumers
-    from headgate.consumers.process.supervisor import Supervisor, describe
+    from headgate.consumers.process.supervisor import describe, supervise
     from headgate.runtime import logging as logs
     from headgate.runtime import spans
     from headgate.runtime.operator_lines import say
@@ -91,7 +91,7 @@ def consume(
     if (line := service_links_ignored(environ)) is not None:
         say(line)
     say(f"consumers from {path}")
-    sys.exit(Supervisor(settings, consumers, url, say).run(listen, parent))
+    sys.exit(supervise(settings, consumers, url, say, listen, parent))
 
 
 def _check(path: str, environ: Mapping[str, str], only: Sequence[str], *, file_only: bool) -> int:

@@ -1,7 +1,8 @@
 """Pauses between attempts on a failing server. No I/O.
 
 In: when attempts began and ended. Out: a `Retry` for each task during a pause. So a hanging server neither keeps a consumer
-from reading its log before it is trimmed, nor uses up the attempts of every waiting task.
+from reading its log before it is trimmed, nor uses up the attempts of every waiting task, and a wrong password is not tried a
+thousand times.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. A refusal of our connection
 (greeting, login, sender) does not reject an event. It is a fault of the configuration, and tried again.
 
-While the server is unreachable or refuses us, most mails are deferred without an attempt. Hanging attempts must not keep the
-consumer from reading its log before it is trimmed, and a wrong password must not be tried a thousand times.
-
 Each worker keeps one connection while it is in use. Without an answer to the last byte of a mail the server may have it, so the
 outcome is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the
 server ten minutes for this answer. A client that gives up sooner duplicates each mail delayed by a content filter.

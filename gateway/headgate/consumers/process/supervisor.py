@@ -24,68 +24,71 @@ from .health_page import HealthPage
 POLL_S = 0.5
 
 
-class Supervisor:
-    """Runs the consumers of one configuration. `say` takes one line for standard output."""
+def supervise(
+    settings: Settings,
+    consumers: Sequence[ConsumerSpec],
+    redis_url: str,
+    say: Callable[[str], None],
+    listen: tuple[str, int] | None = None,
+    parent: int | None = None,
+) -> int:
+    """Run consumers until SIGTERM, SIGINT, SIGHUP (unless ignored, as under nohup) or the end of the parent, then drain.
 
-    def __init__(self, settings: Settings, consumers: Sequence[ConsumerSpec], redis_url: str, say: Callable[[str], None]) -> None:
-        self._url, self._say = redis_url, say
-        self._runners = [(spec, Runner(spec, redis_url, settings)) for spec in consumers]
-        # Not an Event, because a signal's handler that interrupts its wait would wait for its lock for ever. A SimpleQueue is
-        # reentrant.
-        self._signals: SimpleQueue[int] = SimpleQueue()
+    Call it in the main thread.
 
-    def run(self, listen: tuple[str, int] | None = None, parent: int | None = None) -> int:
-        """Run until SIGTERM, SIGINT, SIGHUP (unless ignored, as under nohup) or the end of the parent, then drain.
+    Args:
+        say: takes one line for standard output.
+        listen: address of the health and metrics page; None for no page.
+        parent: id of a process. This one ends with it; None for no such process.
 
-        Call it in the main thread.
+    Returns:
+        0 if all leased work was finished, 1 if some was unfinished after DRAIN_S. Redis hands it out again.
 
-        Args:
-            listen: address of the health and metrics page; None for no page.
-            parent: id of a process. This one ends with it; None for no such process.
+    Raises:
+        BusUnavailable, BusRefused: Redis does not answer, or is too old.
+        InvalidRequest: the address is not available.
+    """
+    runners = [(spec, Runner(spec, redis_url, settings)) for spec in consumers]
+    say(f"using {describe_server(redis_url)}")
+    # Not an Event, because a signal's handler that interrupts its wait would wait for its lock for ever. A SimpleQueue is
+    # reentrant.
+    signals: SimpleQueue[int] = SimpleQueue()
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
+        signal.signal(number, lambda number, _: signals.put(number))
+    page = HealthPage(listen, lambda: _states(runners)) if listen else None
+    if page and listen:
+        host = f"[{listen[0]}]" if ":" in listen[0] else listen[0]
+        say(f"health and metrics at http://{host}:{page.port}/healthz and /metrics")
+    offsets = [runner.open() for _, runner in runners]
+    for (spec, runner), offset in zip(runners, offsets, strict=True):
+        runner.start()
+        say(f"consuming {describe(spec)}, from offset {offset + 1}")
+    while parent in (None, os.getppid()):
+        with suppress(Empty):
+            signals.get(timeout=POLL_S)
+            break
+    for _, runner in runners:
+        runner.ask_to_stop()
+    say("stopping the consumers")
+    with ThreadPoolExecutor(len(runners)) as pool:  # each within DRAIN_S
+        drained = list(pool.map(lambda each: each[1].stop(DRAIN_S), runners))
+    for (spec, _), is_drained in zip(runners, drained, strict=True):
+        if not is_drained:
+            say(f"{spec.name} was still at work after {DRAIN_S:g} s; what it had leased is handed out again")
+    if page:
+        page.close()
+    return 0 if all(drained) else 1
 
-        Returns:
-            0 if all leased work was finished, 1 if some was unfinished after DRAIN_S. Redis hands it out again.
 
-        Raises:
-            BusUnavailable, BusRefused: Redis does not answer, or is too old.
-            InvalidRequest: the address is not available.
-        """
-        self._say(f"using {describe_server(self._url)}")
-        hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-        for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
-            signal.signal(number, lambda number, _: self._signals.put(number))
-        page = HealthPage(listen, self.states) if listen else None
-        if page and listen:
-            host = f"[{listen[0]}]" if ":" in listen[0] else listen[0]
-            self._say(f"health and metrics at http://{host}:{page.port}/healthz and /metrics")
-        offsets = [runner.open() for _, runner in self._runners]
-        for (spec, runner), offset in zip(self._runners, offsets, strict=True):
-            runner.start()
-            self._say(f"consuming {describe(spec)}, from offset {offset + 1}")
-        while parent in (None, os.getppid()):
-            with suppress(Empty):
-                self._signals.get(timeout=POLL_S)
-                break
-        for _, runner in self._runners:
-            runner.ask_to_stop()
-        self._say("stopping the consumers")
-        with ThreadPoolExecutor(len(self._runners)) as pool:  # each within DRAIN_S
-            drained = list(pool.map(lambda each: each[1].stop(DRAIN_S), self._runners))
-        for (spec, _), is_drained in zip(self._runners, drained, strict=True):
-            if not is_drained:
-                self._say(f"{spec.name} was still at work after {DRAIN_S:g} s; what it had leased is handed out again")
-        if page:
-            page.close()
-        return 0 if all(drained) else 1
-
-    def states(self) -> dict[str, object]:
-        """Return the state of every consumer, for the health page; `ready` if all workers of all run without trouble."""
-        consumers = {}
-        for spec, runner in self._runners:
-            workers, trouble = runner.status()
-            is_ready = workers == spec.runner.workers and trouble is None
-            consumers[spec.name] = {"ready": is_ready, "namespace": spec.namespace, "workers": workers, "trouble": trouble}
-        return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
+def _states(runners: Sequence[tuple[ConsumerSpec, Runner]]) -> dict[str, object]:
+    """Return the state of every consumer, for the health page; `ready` if all workers of all run without trouble."""
+    consumers = {}
+    for spec, runner in runners:
+        workers, trouble = runner.status()
+        is_ready = workers == spec.runner.workers and trouble is None
+        consumers[spec.name] = {"ready": is_ready, "namespace": spec.namespace, "workers": workers, "trouble": trouble}
+    return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
 
 def describe(spec: ConsumerSpec) -> str:

@@ -7,10 +7,6 @@ head of the answer, even if bytes trickle. It reads and discards a little of the
 
 Without a status line, the outcome of a whole request is unknown (`OutcomeUnknown`), because the receiver may have acted on it.
 The exception is a receiver that requires a client certificate. With TLS 1.3 it refuses after the request, without reading it.
-
-`judge` reads an answer by the Standard Webhooks specification. A 2xx is done. 410 Gone is a `Reject`, because the receiver
-wants no more events. Everything else is a `Retry`, including redirects, and 404, which a receiver may answer during its
-deployment.
 """
 
 from __future__ import annotations
@@ -211,12 +207,13 @@ class HttpPost:
 
 
 def judge(answer: Answer, origin: str) -> None:
-    """Return if the event is done.
+    """Return if the event is done, by the Standard Webhooks specification.
 
     Args:
         origin: name of the receiver in reasons.
 
-    Raises Reject for 410 Gone, and Retry, with the requested pause, for any other answer except a 2xx.
+    Raises Reject for 410 Gone, and Retry, with the requested pause, for any other answer except a 2xx, including redirects, and
+    404, which a receiver may answer during its deployment.
     """
     if 200 <= answer.status < 300:
         return

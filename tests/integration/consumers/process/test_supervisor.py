@@ -11,7 +11,7 @@ import pytest
 
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.process import supervisor as supervisors
-from headgate.consumers.process.supervisor import Supervisor
+from headgate.consumers.process.supervisor import supervise
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.services.publisher import Publisher
@@ -49,9 +49,9 @@ def test_nothing_begins_once_the_end_is_told(redis_url: str, publisher: Publishe
             wait_until(lambda: len(seen) > 1 or not working(), "the worker to have gone on, or to have ended")
 
     spec = ConsumerSpec("slow", Slow, Slow.Options(), ("#",), DEFAULT_NAMESPACE)
-    supervisor = Supervisor(Settings(), (spec,), redis_url, say)
+    parent = os.getpid()
 
-    assert supervisor.run(parent=os.getpid()) == 0  # which is not its own parent, so this is the end
+    assert supervise(Settings(), (spec,), redis_url, say, parent=parent) == 0  # which is not its own parent, so this is the end
     assert seen == [1]
 
 
@@ -79,7 +79,7 @@ def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pyte
 
     spec = ConsumerSpec("idle", Idle, Idle.Options(), ("#",), DEFAULT_NAMESPACE)
     try:
-        assert Supervisor(Settings(), (spec,), redis_url, say).run() == 0
+        assert supervise(Settings(), (spec,), redis_url, say) == 0
     finally:
         sys.setprofile(None)
 

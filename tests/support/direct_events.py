@@ -8,6 +8,7 @@ from headgate.delivery.state import STATES, Phase, Pressure
 from headgate.events.event import Event
 from headgate.events.sender import sender_word
 from headgate.redis.keys import channel
+from tests.support.websocket_codec import TEXT, frames_in
 
 
 def message_of(namespace: str, event: Event) -> list[bytes]:
@@ -53,18 +54,13 @@ class WrittenTo:
 
 
 def events_in(data: bytes, namespace: str, epoch: str) -> Iterator[Event]:
-    """Read frames of logged events (RFC 6455 section 5.2, text, no mask) back into events of an epoch."""
+    """Read frames of logged events back into events of an epoch."""
     begin = f'42/{namespace},["event","'.encode()
-    start = 0
-    while start < len(data):
-        size, head = data[start + 1], 2
-        if size >= 126:
-            head = 4 if size == 126 else 10
-            size = int.from_bytes(data[start + 2 : start + head])
-        packet = data[start + head : start + head + size]
-        assert (data[start], packet[: len(begin)], len(packet)) == (0x81, begin, size)
+    frames, rest_of_data = frames_in(data)
+    assert not rest_of_data
+    for opcode, packet in frames:
+        assert (opcode, packet[: len(begin)]) == (TEXT, begin)
         topic, _, rest = packet[len(begin) :].partition(b'",')
         body, _, meta = rest.rpartition(b',{"id":"')
         event_id, time_ms, offset = meta.removesuffix(b"}]").replace(b'","time":', b" ").replace(b',"offset":', b" ").split(b" ")
         yield Event(topic.decode(), body, event_id.decode(), int(time_ms), epoch, int(offset))
-        start += head + size

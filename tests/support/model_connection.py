@@ -11,6 +11,7 @@ from headgate.delivery.client import Client
 from headgate.events.wire.frames import Frame
 from headgate.transport.send_queue import LOW_WATER, ClientQueue
 from tests.support.socket_record import SocketRecord
+from tests.support.websocket_codec import TEXT, frames_in
 
 # One write's worth of the waiting frames; a few frames here.
 JOIN_BYTES = 400
@@ -187,19 +188,8 @@ class ModelConnection:
         return sent
 
     def _receive(self, data: bytes) -> None:
-        """Hand over whole frames (RFC 6455 section 5.2, text, no mask)."""
-        data = self._unparsed + data
-        start = 0
-        while len(data) - start >= 2:
-            assert data[start] == 0x81, "not the beginning of a text frame"
-            size, head = data[start + 1], 2
-            if size == 126:
-                if len(data) - start < 4:
-                    break
-                size, head = int.from_bytes(data[start + 2 : start + 4]), 4
-            end = start + head + size
-            if end > len(data):
-                break
-            self._browser(data[start + head : end])
-            start = end
-        self._unparsed = data[start:]
+        """Hand over whole frames."""
+        frames, self._unparsed = frames_in(self._unparsed + data)
+        for opcode, packet in frames:
+            assert opcode == TEXT
+            self._browser(packet)

@@ -3,72 +3,40 @@
 The log knows which event was at which offset; beliefs follow the events and gaps that a reader was given, and `check` compares.
 """
 
-from dataclasses import dataclass, field
 from random import Random
 
-from headgate.errors import InvalidEvent
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
-from headgate.redis.lineage import Entry, Head, read_lineage
 from headgate.redis.log_walk import Item
+from tests.support.model_redis import ModelRedis
 
-WANTED, UNWANTED, BAD = "a.b", "other", ""
+WANTED, UNWANTED, BAD = "a.b", "other", "bad"
 PAGE = 3
 
 
-@dataclass
-class ModelLog:
-    """A log as Redis keeps it: events by offset, and its epochs with their first offsets."""
+class ModelLog(ModelRedis):
+    """A log with small pages, of events that are their numbers. `losses`: how often all of it was lost."""
 
-    entries: dict[int, tuple[str, int]] = field(default_factory=dict)  # topic ("" cannot be delivered) and number
-    epochs: list[tuple[str, int]] = field(default_factory=list)
-    offset: int = 0
-    published: int = 0
-    begun: int = 0
-    losses: int = 0
-    is_new_process: bool = True
+    def __init__(self) -> None:
+        super().__init__(page_events=PAGE)
+        self.published = self.losses = 0
 
-    def publish(self, topic: str) -> None:
-        if self.is_new_process:
-            self.begun += 1
-            self.epochs.append((f"{self.begun:016x}", self.offset + 1))
-            self.is_new_process = False
-        self.offset += 1
+    def add(self, topic: str) -> None:
+        """Publish the next event; a bad one cannot be delivered."""
         self.published += 1
-        self.entries[self.offset] = (topic, self.published)
+        self.publish(topic, b"%d" % self.published, good=topic != BAD)
 
-    def trim(self, count: int) -> None:
-        """Trim the oldest entries."""
-        for offset in sorted(self.entries)[:count]:
-            del self.entries[offset]
-
-    def crash(self, count: int) -> None:
-        """Lose the last offsets, with the epochs that began there; another process goes on."""
-        self.offset = max(0, self.offset - count)
-        self.entries = {offset: entry for offset, entry in self.entries.items() if offset <= self.offset}
-        self.epochs = [(epoch, first) for epoch, first in self.epochs if first <= self.offset]
-        self.losses += not self.epochs
-        self.is_new_process = True
+    def crash(self, events: int) -> None:
+        """Lose the newest events, with the epochs that began there; another process goes on. What was trimmed stays so."""
+        first = self.first
+        self.lose_tail(events)
+        self.trim(sum(offset >= first for offset in self.log))
+        self.losses += not self.epoch
 
     def lose(self) -> None:
         """Lose everything, down to the offsets."""
-        self.entries, self.epochs, self.offset, self.is_new_process = {}, [], 0, True
+        self.flush()
         self.losses += 1
-
-    def head(self) -> Head:
-        epoch = self.epochs[-1][0] if self.epochs else ""
-        lineage = read_lineage(epoch, [(name, first, number) for number, (name, first) in enumerate(self.epochs)])
-        return Head(epoch, self.offset, min(self.entries, default=self.offset + 1), lineage=lineage)
-
-    def page(self, after: int, upto: int) -> list[Entry]:
-        found = [offset for offset in sorted(self.entries) if after < offset <= upto][:PAGE]
-        return [self.entry(offset) for offset in found]
-
-    def entry(self, offset: int) -> Entry:
-        topic, number = self.entries[offset]
-        if topic == BAD:
-            return Entry(offset, None, InvalidEvent("time", "expected milliseconds since 1970"))
-        return Entry(offset, Event(topic, b"%d" % number, f"e{number}", 0, None, offset))
 
 
 class Beliefs:
@@ -101,12 +69,14 @@ class Beliefs:
     def check(self, log: ModelLog) -> None:
         """The yielded events and the gaps are the log, from where the reader began."""
         for offset in range(self.after + 1, log.offset + 1):
-            topic, number = log.entries.get(offset, (None, None))
-            if topic == WANTED:
-                assert self.has[offset] == number
-            elif topic == UNWANTED:
+            logged = log.log.get(offset)
+            if logged is None:
+                continue
+            if logged.topic == WANTED:
+                assert self.has[offset] == int(logged.data)
+            elif logged.topic == UNWANTED:
                 assert offset not in self.has
-            elif topic == BAD:
+            else:
                 assert self.has[offset] is None
         assert max(self.has, default=0) <= log.offset
 
@@ -117,15 +87,15 @@ NAMES = ["publish"] * 10 + ["other"] * 4 + ["bad"] + ["read"] * 6 + ["trim", "cr
 
 def happen(log: ModelLog, name: str, count: int) -> None:
     if name == "restart":
-        log.is_new_process = True
+        log.restart()
     elif name == "lose":
         log.lose()
     elif name == "trim":
-        log.trim(count)
+        log.trim(max(0, len(log.log) - count))
     elif name == "crash":
         log.crash(count)
     elif name != "read":
-        log.publish({"publish": WANTED, "other": UNWANTED, "bad": BAD}[name])
+        log.add({"publish": WANTED, "other": UNWANTED, "bad": BAD}[name])
 
 
 def random_step(rng: Random) -> tuple[str, int]:

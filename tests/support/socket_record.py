@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from headgate.delivery.ledger import Balance
 from headgate.delivery.tally import Tally
 from headgate.events.wire.frames import Frame
+from tests.support.websocket_codec import frame_at
 
 Place = tuple[str, int]
 
@@ -43,10 +44,12 @@ class SocketRecord:
 
     def wrote(self, data: bytes, sent: int) -> None:
         """The fan-out has written joined frames, of which the socket took so many bytes, and so has had the begun frames."""
-        start = 0
-        while start < sent:
-            packet, start = _first(data, start)
-            self._note(packet, self.written)
+        at = 0
+        while at < sent:
+            frame = frame_at(data, at)
+            assert frame is not None
+            self._note(data[frame.start : frame.end], self.written)
+            at = frame.end
 
     def took(self, frames: Iterable[Frame]) -> None:
         """These frames have left the queue for the socket."""
@@ -97,12 +100,3 @@ class SocketRecord:
         if not mark:
             return None
         return packet.split(b'"', 6)[5].decode(), int(meta.partition(b"}")[0].partition(b",")[0])
-
-
-def _first(data: bytes, start: int) -> tuple[bytes, int]:
-    """Return the packet of the text frame that begins there (RFC 6455 section 5.2), and where the next one begins."""
-    size, head = data[start + 1], 2
-    if size == 126:
-        size, head = int.from_bytes(data[start + 2 : start + 4]), 4
-    end = start + head + size
-    return data[start + head : end], end

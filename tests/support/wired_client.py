@@ -5,11 +5,8 @@ browser's end parses RFC 6455 by itself, so an invalid stream fails the test.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any, cast
-
-import gevent
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
@@ -19,11 +16,10 @@ from headgate.delivery.state import Phase
 from headgate.delivery.tally import Tallies
 from headgate.events.event import Event
 from headgate.events.wire.packets import Overflow
-from headgate.runtime.loop import spawn
 from headgate.transport.limits import TransportLimits
-from headgate.transport.session import Session, SessionServer
-from tests.support.session_clock import native_pair
-from tests.support.websocket_codec import TEXT, frame_at
+from headgate.transport.session import Session
+from tests.support.session_clock import Clock, SessionServer, native_pair, turn
+from tests.support.websocket_codec import TEXT, frames_in
 
 EPOCH = "0123456789abcdef"
 NAMESPACE = "n"
@@ -44,29 +40,6 @@ class RecordingReader:
         pass
 
 
-class _Deadlines:
-    """No deadline ever comes."""
-
-    def after(self, delay_s: float, callback: Any, *args: Any) -> None:
-        pass
-
-
-@dataclass
-class _Server:
-    limits: TransportLimits
-    deadlines: _Deadlines = field(default_factory=_Deadlines)
-    ended_because: list[str] = field(default_factory=list)
-
-    def start(self, work: Callable[[], None]) -> None:
-        spawn(work)
-
-    def deliver(self, session: object, message: str | bytes) -> None:
-        pass
-
-    def ended(self, sid: str, reason: str) -> None:
-        self.ended_because.append(reason)
-
-
 class WiredClient:
     """One client with its subscriptions.
 
@@ -84,8 +57,8 @@ class WiredClient:
         queue_bytes: int = 1024 * 1024,
     ) -> None:
         limits = TransportLimits(queue_frames=queue_frames, queue_bytes=queue_bytes, send_buffer_bytes=4096)
-        self.server = _Server(limits)
-        self.connection = Session(cast(SessionServer, self.server), "sid")
+        self.server = SessionServer(Clock(), limits)  # no deadline ever comes
+        self.connection = Session(self.server, "sid")
         ours, self._browser = native_pair()
         self._browser.setblocking(False)
         self.connection.start_websocket(ours)
@@ -118,8 +91,11 @@ class WiredClient:
         except BlockingIOError:
             data = b""
         self.stream += data
-        self._unparsed += data
-        self.received += self._parsed()
+        frames, self._unparsed = frames_in(self._unparsed + data)
+        for opcode, packet in frames:
+            assert opcode == TEXT
+            assert packet.startswith(f"42/{NAMESPACE},".encode()), packet[:40]
+            self.received.append(json.loads(packet.partition(b",")[2]))
         turn()
         return len(data)
 
@@ -148,23 +124,6 @@ class WiredClient:
         self.connection.end("test", abort=True, hard=True)
         self._browser.close()
         turn()
-
-    def _parsed(self) -> Iterator[list[Any]]:
-        """Take whole frames off the read bytes and yield their messages."""
-        while (frame := frame_at(self._unparsed)) is not None:
-            assert frame.opcode == TEXT
-            packet = self._unparsed[frame.start : frame.end].decode()
-            self._unparsed = self._unparsed[frame.end :]
-            assert packet.startswith(f"42/{NAMESPACE},"), packet[:40]
-            yield json.loads(packet.partition(",")[2])
-
-
-def turn() -> None:
-    """Let the loop run until nothing is left to do now, in watchers with ready sockets, and started greenlets.
-
-    Not a sleep, however short, because a due timer may be served before a socket that was ready in the same turn of the loop.
-    """
-    gevent.idle(-2)
 
 
 def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:

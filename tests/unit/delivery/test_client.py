@@ -14,7 +14,8 @@ from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import CURSOR, GapReason, Overflow, notice_packet
-from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, turn
+from tests.support.session_clock import turn
+from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 KIB = 1024
 FRAMES, BYTES = 8, 64 * KIB

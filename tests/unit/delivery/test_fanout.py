@@ -18,7 +18,8 @@ from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.frames import Frame, event_frame, message_frame
 from headgate.events.wire.packets import Overflow, notice_packet
-from tests.support.wired_client import NAMESPACE, WiredClient, event, turn
+from tests.support.session_clock import turn
+from tests.support.wired_client import NAMESPACE, WiredClient, event
 
 Send = Callable[[Any], int]
 EVERYTHING = {"#": Overflow.DROP}
@@ -148,7 +149,7 @@ def test_a_broken_socket_costs_nobody_else_anything(crowd: Crowd) -> None:
     turn()
 
     assert broken.connection.closed
-    assert len(broken.server.ended_because) == 1
+    assert len(broken.server.ends) == 1
     for member in (first, last):
         member.drain()
         assert member.offsets == [1]

@@ -31,7 +31,7 @@ class Reader:
             return True
         if head.offset <= self.walk.at.offset:
             return False
-        entries = log.page(self.walk.at.offset, head.offset)
+        entries = log.page(self.walk.at.offset, head.offset, head.epoch)
         for _, item in self.walk.take(entries, head.offset if len(entries) < PAGE else entries[-1].offset):
             self.beliefs.believe(item)
         return True
@@ -68,7 +68,7 @@ def test_what_is_yielded_and_what_the_gaps_report_is_the_log(begins: str, seed: 
             if step[0] == "read":
                 reader.read(log)
         reader.read_all(log)
-        log.publish(WANTED)  # a process without its end shows it with its next event
+        log.add(WANTED)  # a process without its end shows it with its next event
         reader.read_all(log)
 
         assert begins == "cursor" or reader.beliefs.losses <= log.losses

@@ -1,30 +1,29 @@
-"""A real mail server (aiosmtpd) in a separate process, which takes mails, refuses, hangs or drops the connection as configured.
+"""A real mail server (aiosmtpd) in a separate thread, which takes mails, refuses, hangs or drops the connection as configured.
 
-Run as a program (`python -m tests.support.smtp_server`) it is the server; imported, it is the test's end of it, with the fixtures
-`smtp` and `start_smtp`.
+The fixtures `smtp` and `start_smtp` start them.
 """
 
 import asyncio
-import base64
 import contextlib
-import json
-import subprocess
-import sys
+import logging
+import ssl
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.parser import BytesHeaderParser
-from pathlib import Path
 from typing import Any
 
 import pytest
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
-ROOT = Path(__file__).parents[2]
+from tests.support.held_port import HeldPort
+
 DEADLINE_S = 30.0
+logging.getLogger("mail").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -73,26 +72,39 @@ class SmtpServer:
         login: tuple[str, str] | None = None,
         smtputf8: bool = False,
     ) -> None:
-        self.port = 0
         self._received: list[Received] = []
-        self._counts: dict[str, int] = defaultdict(int)
-        self._done = 0
+        self._counts: Counter[str] = Counter()
         self._grown = threading.Condition()
-        asked = {"security": security, "certificate": certificate, "login": login, "smtputf8": smtputf8}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.smtp_server", json.dumps(asked)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        threading.Thread(target=self._collect, name="mail server", daemon=True).start()
-        self.wait_for(lambda: self.port, "the mail server to listen")
+        self._behaviour: dict[str, tuple[str, int]] = {}
+        self._connections: set[Any] = set()
+        self._listening: asyncio.Server | None = None
+        self._held = HeldPort()  # while it refuses connections, too
+        self.port = self._held.port
+        self._login = login
+        context = None
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+        starttls = security == "starttls"
+        self._tls = context if security == "tls" else None
+        self._options: dict[str, Any] = {
+            "hostname": "mail.test",
+            "enable_SMTPUTF8": smtputf8,
+            "tls_context": context if starttls else None,
+            "require_starttls": starttls,
+            "auth_required": login is not None,
+            "auth_require_tls": starttls,
+            "auth_exclude_mechanism": [] if login else ["LOGIN", "PLAIN"],
+            "authenticator": self._authenticate,
+        }
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mail server", daemon=True)
+        self._thread.start()
+        self.listen()
 
     @property
     def received(self) -> list[Received]:
         """Every mail that it got in full, in order, also those that it then refused."""
-        self._order("sync")
         with self._grown:
             return list(self._received)
 
@@ -103,7 +115,6 @@ class SmtpServer:
 
     def count(self, what: str) -> int:
         """How often it has seen `connection`, or `RSET`, or has done what `behave` asked for: `misbehaved`."""
-        self._order("sync")
         with self._grown:
             return self._counts[what]
 
@@ -116,20 +127,22 @@ class SmtpServer:
                 answer), `slow` (the usual answer half a second later), `endless` and `flood` (answers that do not end).
             times: 0: agree again.
         """
-        self._order("behave", stage, how, times)
+        if not stage:
+            self._behaviour.clear()
+        self._behaviour[stage] = (how, times)
 
     def refuse(self) -> None:
         """Cut every connection, and refuse new ones, until `listen`."""
-        self._order("refuse")
+        self._run(self._refuse())
 
     def listen(self) -> None:
         """Take connections again, on the same port."""
-        self._order("listen")
+        self._run(self._listen())
 
     def begin_behaving(self) -> None:
         """Agree to everything again, and take connections."""
-        self._order("behave", "", "", 0)
-        self._order("listen")
+        self.behave("", "", 0)
+        self.listen()
 
     def begin_anew(self) -> None:
         """Behave, and forget the received mails."""
@@ -148,38 +161,143 @@ class SmtpServer:
         give_up = time.monotonic() + deadline_s
         with self._grown:
             while not condition():
-                if time.monotonic() > give_up or self._process.poll() is not None:
+                if time.monotonic() > give_up:
                     pytest.fail(f"not within {deadline_s:g} s: {what}; {len(self._received)} received, {dict(self._counts)}")
                 self._grown.wait(0.2)
 
     def close(self) -> None:
-        """End it. Idempotent."""
-        self._process.kill()
-        self._process.wait()
+        """End it."""
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._held.close()
 
-    def _order(self, *order: Any) -> None:
-        assert self._process.stdin is not None
-        wanted = self._done + 1
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        self.wait_for(lambda: self._done >= wanted, f"the mail server to do {order}")
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
 
-    def _collect(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if not line.endswith("\n"):
-                break  # it was killed in the middle of one
-            what, *rest = json.loads(line)
-            with self._grown:
-                if what == "port":
-                    self.port = rest[0]
-                elif what == "done":
-                    self._done += 1
-                elif what == "mail":
-                    self._received.append(Received(rest[0], rest[1], base64.b64decode(rest[2]), rest[3]))
-                else:
-                    self._counts[what] += 1
-                self._grown.notify_all()
+    async def _listen(self) -> None:
+        if self._listening is None:
+            self._listening = await self._loop.create_server(lambda: _Session(self), "127.0.0.1", self.port, ssl=self._tls)
+
+    async def _refuse(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        for transport in self._connections:
+            transport.abort()
+        self._connections.clear()
+
+    async def _end(self) -> None:
+        await self._refuse()
+        ending = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    def _authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, found: Any) -> Any:
+        given = (found.login.decode(), found.password.decode()) if isinstance(found, LoginPassword) else None
+        return AuthResult(success=given == self._login, handled=False)
+
+    # -- of its sessions, in its loop -----------------------------------------------------------------------------
+
+    def note(self, what: str) -> None:
+        """Count something."""
+        with self._grown:
+            self._counts[what] += 1
+            self._grown.notify_all()
+
+    def take(self, envelope: Any, *, accepted: bool) -> None:
+        """Keep a mail."""
+        mail = Received(envelope.mail_from, list(envelope.rcpt_tos), envelope.original_content, accepted)
+        with self._grown:
+            self._received.append(mail)
+            self._grown.notify_all()
+
+    def planned(self, stage: str) -> str:
+        """Return how a stage is to go this time; "" for as usual."""
+        how, times = self._behaviour.get(stage, ("", 0))
+        self._behaviour[stage] = (how, times - 1)
+        if times <= 0:
+            return ""
+        self.note("misbehaved")
+        return how
+
+
+class _Session(SMTP):
+    """One connection, which handles its own commands."""
+
+    def __init__(self, server: SmtpServer) -> None:
+        self._server, self._greeted = server, False
+        super().__init__(self, loop=server._loop, **server._options)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._server._connections.add(transport)
+
+    async def push(self, status: Any) -> None:
+        if not self._greeted:
+            self._greeted = True
+            self._server.note("connection")
+            status = await self._answer("greeting", status)
+        await super().push(status)
+
+    async def smtp_DATA(self, arg: str) -> None:
+        if how := self._server.planned("DATA"):
+            await self.push(how)
+        else:
+            await super().smtp_DATA(arg)
+
+    async def handle_EHLO(self, server: Any, session: Any, envelope: Any, hostname: str, responses: list[str]) -> list[str]:
+        session.host_name = hostname
+        return [how] if (how := await self._answer("EHLO", "")) else responses
+
+    async def handle_HELO(self, server: Any, session: Any, envelope: Any, hostname: str) -> str:
+        session.host_name = hostname
+        return await self._answer("EHLO", "250 mail.test")
+
+    async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
+        how = await self._answer("MAIL", "250 OK")
+        if how == "250 OK":
+            envelope.mail_from, envelope.mail_options = address, options
+        return how
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
+        how = await self._answer("RCPT", "250 OK")
+        if how == "250 OK":
+            envelope.rcpt_tos.append(address)
+        return how
+
+    async def handle_RSET(self, server: Any, session: Any, envelope: Any) -> str:
+        self._server.note("RSET")
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        how = self._server.planned("message")
+        self._server.take(envelope, accepted=how in ("", "drop after", "slow"))
+        return await self._act(how, "250 OK")
+
+    async def _answer(self, stage: str, usual: str) -> str:
+        return await self._act(self._server.planned(stage), usual)
+
+    async def _act(self, how: str, usual: str) -> str:
+        """Take the planned step; return the answer to give."""
+        transport: Any = self.transport
+        if how == "drop":
+            transport.abort()
+        elif how == "drop after":
+            await self.push(usual)
+            transport.close()
+        elif how == "slow":
+            await asyncio.sleep(0.5)
+            return usual
+        elif how in ("endless", "flood"):
+            while not transport.is_closing():
+                self._writer.write(b"250-and\r\n" * (1 if how == "endless" else 10_000))
+                await asyncio.sleep(0.01)
+        if how in ("drop", "drop after", "hang"):
+            await asyncio.Event().wait()
+        return how or usual
 
 
 @pytest.fixture
@@ -201,158 +319,3 @@ def smtp(session_smtp: SmtpServer) -> SmtpServer:
     """The mail server of this test run, empty and willing."""
     session_smtp.begin_anew()
     return session_smtp
-
-
-def main(asked_json: str) -> None:
-    """Be the server, until standard input ends."""
-    import logging
-    import ssl
-
-    from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
-
-    from tests.support.held_port import HeldPort
-
-    logging.getLogger("mail").setLevel(logging.CRITICAL)
-    asked = json.loads(asked_json)
-    loop = asyncio.new_event_loop()
-    behaviour: dict[str, tuple[str, int]] = {}
-    connections: set[Any] = set()
-    listening: list[asyncio.Server] = []
-    held = HeldPort()  # while it refuses connections, too
-
-    def tell(*entry: Any) -> None:
-        sys.stdout.write(json.dumps(entry) + "\n")
-        sys.stdout.flush()
-
-    def planned(stage: str) -> str:
-        how, times = behaviour.get(stage, ("", 0))
-        behaviour[stage] = (how, times - 1)
-        if times <= 0:
-            return ""
-        tell("misbehaved")
-        return how
-
-    async def answer(server: Any, how: str, usual: str) -> str:
-        """Take the planned step; return the answer to give."""
-        if how == "drop":
-            server.transport.abort()
-        elif how == "drop after":
-            await server.push(usual)
-            server.transport.close()
-        elif how == "slow":
-            await asyncio.sleep(0.5)
-            return usual
-        elif how in ("endless", "flood"):
-            while not server.transport.is_closing():
-                server._writer.write(b"250-and\r\n" * (1 if how == "endless" else 10_000))
-                await asyncio.sleep(0.01)
-        if how in ("drop", "drop after", "hang"):
-            await asyncio.Event().wait()
-        return how or usual
-
-    class Handler:
-        async def handle_EHLO(self, server: Any, session: Any, envelope: Any, hostname: str, responses: list[str]) -> list[str]:
-            session.host_name = hostname
-            return [how] if (how := await answer(server, planned("EHLO"), "")) else responses
-
-        async def handle_HELO(self, server: Any, session: Any, envelope: Any, hostname: str) -> str:
-            session.host_name = hostname
-            return await answer(server, planned("EHLO"), "250 mail.test")
-
-        async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
-            how = await answer(server, planned("MAIL"), "250 OK")
-            if how == "250 OK":
-                envelope.mail_from, envelope.mail_options = address, options
-            return how
-
-        async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
-            how = await answer(server, planned("RCPT"), "250 OK")
-            if how == "250 OK":
-                envelope.rcpt_tos.append(address)
-            return how
-
-        async def handle_RSET(self, server: Any, session: Any, envelope: Any) -> str:
-            tell("RSET")
-            return "250 OK"
-
-        async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-            how = planned("message")
-            content = base64.b64encode(envelope.original_content).decode()
-            tell("mail", envelope.mail_from, envelope.rcpt_tos, content, how in ("", "drop after", "slow"))
-            return await answer(server, how, "250 OK")
-
-    class Server(SMTP):
-        _greeted = False
-
-        async def smtp_DATA(self, arg: str) -> None:
-            if how := planned("DATA"):
-                await self.push(how)
-            else:
-                await super().smtp_DATA(arg)
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            connections.add(transport)
-
-        async def push(self, status: Any) -> None:
-            if not self._greeted:
-                self._greeted = True
-                tell("connection")
-                status = await answer(self, planned("greeting"), status)
-            await super().push(status)
-
-    def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, found: Any) -> Any:
-        given = [found.login.decode(), found.password.decode()] if isinstance(found, LoginPassword) else None
-        return AuthResult(success=given == asked["login"], handled=False)
-
-    context = None
-    if asked["certificate"]:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*asked["certificate"])
-    starttls = asked["security"] == "starttls"
-
-    def protocol() -> Any:
-        return Server(
-            Handler(),
-            hostname="mail.test",
-            enable_SMTPUTF8=asked["smtputf8"],
-            tls_context=context if starttls else None,
-            require_starttls=starttls,
-            auth_required=asked["login"] is not None,
-            auth_require_tls=starttls,
-            auth_exclude_mechanism=[] if asked["login"] else ["LOGIN", "PLAIN"],
-            authenticator=authenticate,
-            loop=loop,
-        )
-
-    async def obey(what: str, *rest: Any) -> None:
-        if what == "behave":
-            if not rest[0]:
-                behaviour.clear()
-            behaviour[rest[0]] = (rest[1], rest[2])
-        elif what == "refuse":
-            listening.pop().close()
-            for transport in connections:
-                transport.abort()
-            connections.clear()
-        elif what == "listen" and not listening:
-            tls = context if asked["security"] == "tls" else None
-            listening.append(await loop.create_server(protocol, "127.0.0.1", held.port, ssl=tls))
-
-    async def start() -> None:
-        await obey("listen")
-        tell("port", held.port)
-
-    def take_orders() -> None:
-        for line in sys.stdin:
-            asyncio.run_coroutine_threadsafe(obey(*json.loads(line)), loop).result()
-            tell("done")
-        loop.call_soon_threadsafe(loop.stop)
-
-    loop.run_until_complete(start())
-    threading.Thread(target=take_orders, daemon=True).start()
-    loop.run_forever()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

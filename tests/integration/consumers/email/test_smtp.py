@@ -228,6 +228,7 @@ def test_without_service_most_mails_wait_without_an_attempt(smtp: SmtpServer, ma
     assert first.value.after_s == 0
 
 
+@pytest.mark.filterwarnings("ignore:Requiring AUTH")
 def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path) -> None:
     """The certificate is checked against the authority and the host, and the login is made inside, with STARTTLS and with TLS."""
     (tmp_path / "other").mkdir()

@@ -44,10 +44,7 @@ class Since:
 
 
 def read_since(text: str, now_s: float) -> Since:
-    """Return the position in a text. A time without a zone is local time.
-
-    Raises click.BadParameter for an invalid text.
-    """
+    """Return the position in a text. A time without a zone is local time. Raises click.BadParameter for an invalid text."""
     if re.fullmatch(r"[0-9]{1,15}", text):
         return Since(offset=int(text))
     if re.fullmatch(r"[0-9]{1,9}[smhd]", text):

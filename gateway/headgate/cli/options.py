@@ -142,10 +142,7 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
 
 
 def worker_count(given: str | None) -> int:
-    """Return the number of workers, as given or else from HEADGATE_WORKERS.
-
-    Raises SettingsError for an invalid value.
-    """
+    """Return the number of workers, as given or else from HEADGATE_WORKERS. Raises SettingsError for an invalid value."""
     from headgate.settings.settings import Settings, environment
 
     wanted = Settings.read({WORKERS: given} if given is not None else {WORKERS: environment().get(WORKERS, "1")}).workers
@@ -168,8 +165,7 @@ class SecondsRange(click.FloatRange):
 def seconds(text: str, option: str | None = None, least_s: int = 0, most_s: int = MAX_SECONDS) -> int:
     """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d.
 
-    Raises:
-        click.BadParameter: it is invalid, or outside the range of this option.
+    Raises click.BadParameter if it is invalid, or outside the range of this option.
     """
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     if match is None:

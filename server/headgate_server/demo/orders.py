@@ -126,8 +126,7 @@ class OrderBook:
     def create(self, by: str) -> Order:
         """Add a made-up order, in place of the oldest if the book is full, and return it.
 
-        Raises:
-            BusUnavailable, BusRefused: nothing was changed.
+        Raises BusUnavailable, BusRefused: nothing was changed.
         """
         with self._opened():
             number, pick = str(max(map(int, self._orders)) + 1), self._random
@@ -157,8 +156,7 @@ class OrderBook:
     def scan(self, numbers: Iterable[int], by: str, burst_id: str) -> None:
         """Scan the parcel of an order for each number, in turn and in one batch. Each event names the burst and its number.
 
-        Raises:
-            BusUnavailable, BusRefused: some were not published, and those were not changed.
+        Raises BusUnavailable, BusRefused: some were not published, and those were not changed.
         """
         with self._opened():
             orders, changes = dict(self._orders), []

@@ -35,21 +35,13 @@ class DemoTokens:
         return Tokens([Key("demo", SECRET_ALGORITHM, self._find_secret())], _AUDIENCE, leeway_s=0.0)
 
     def issue(self, user: object) -> str:
-        """Return a token for one of USERS.
-
-        Raises:
-            InvalidRequest: there is no such user.
-        """
+        """Return a token for one of USERS. Raises InvalidRequest if there is no such user."""
         if not isinstance(user, str) or user not in USERS:
             raise InvalidRequest(f"user: expected one of {', '.join(USERS)}")
         return self._tokens.mint(user, _SUBSCRIBE, [], TOKEN_LIFETIME_S)
 
     def verify(self, token: str) -> str:
-        """Return the user of a token.
-
-        Raises:
-            Unauthorized: it is missing, forged, signed with another secret, or expired.
-        """
+        """Return the user of a token. Raises Unauthorized if it is missing, forged, signed with another secret, or expired."""
         return self._tokens.verify(token).user
 
     def authenticator(self, settings: Settings) -> Authenticator:

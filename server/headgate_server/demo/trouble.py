@@ -43,8 +43,7 @@ class Operator(Protocol):
     def lose_end(self, seconds: float) -> tuple[int, int]:
         """Make the log lose its last seconds; return its newest offset before and after. May switch greenlets.
 
-        Raises:
-            BusRefused, BusUnavailable: it failed.
+        Raises BusRefused or BusUnavailable if it failed.
         """
 
 
@@ -86,8 +85,7 @@ class Troubles:
     def restart(self, operator: Operator, burst_id: object, by: str) -> int:
         """Restart the gateway; return the number of events that burst `burst_id` publishes while browsers are disconnected.
 
-        Raises:
-            InvalidRequest, LimitReached: as `burst`; nothing happens.
+        Raises InvalidRequest, LimitReached: as `burst`; nothing happens.
         """
         checked = _checked_id(burst_id)
 

@@ -44,20 +44,18 @@ VIEWS: Mapping[str, str] = {
 NAME = "headgate_console"
 
 
-def add_console(app: Flask, gate: ConsoleGate, settings: Settings, access: Access | None = None) -> Access | None:
-    """Add the console to an application if anyone could enter it; return the access rules. Idempotent.
+def add_console(app: Flask, gate: ConsoleGate, settings: Settings) -> None:
+    """Add the console to an application if anyone could enter it. Idempotent.
 
     `HEADGATE_ADMIN_KEY` admits operators, and so does an application's authenticator with `admin` in an identity.
     """
     if NAME in app.blueprints or (settings.admin_key is None and not gate.has_authenticator):
-        return None
-    if access is None:
-        identify = gate.identify if gate.has_authenticator else None
-        access = Access(settings, identify, gate.check_revoked, lambda session, for_s: gate.revoke(token_id=session, for_s=for_s))
+        return
+    identify = gate.identify if gate.has_authenticator else None
+    access = Access(settings, identify, gate.check_revoked, lambda session, for_s: gate.revoke(token_id=session, for_s=for_s))
     if access.takes_key:
         gate.admit_console(access.admit)
     app.register_blueprint(console_routes(gate, settings, access))
-    return access
 
 
 def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blueprint:

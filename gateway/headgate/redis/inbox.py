@@ -65,25 +65,29 @@ class InboxPage(msgspec.Struct, frozen=True):
     mutes: dict[str, list[str]]
 
 
-def read_inbox(
+def inbox_reader(
     client: Client, namespace: str, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False
-) -> InboxPage:
-    """Return a page of a user's inbox, at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
+) -> Callable[[], InboxPage]:
+    """Return a function that reads a page of a user's inbox, at most `limit` items (1 to MAX_PAGE) below the offset `before`.
 
-    A page holds at most 64 KiB, or one item. Raises InvalidRequest for an invalid name, `before` or `limit`, and BusUnavailable
-    and BusRefused as `redis.client.call`.
+    A page holds at most 64 KiB, or one item. Each read is one round trip, and raises BusUnavailable and BusRefused as
+    `redis.client.call`. Raises InvalidRequest, before any read, for an invalid name, `before` or `limit`.
     """
     check_whole(limit, "limit", 1, MAX_PAGE, "items")
     if before is not None:
         check_whole(before, "before", 0, 2**53 - 1)
     arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
-    reply = call_function(client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments)
-    epoch, offset, unread, total, next_, muted, *entries = reply
-    items = [_item(*each) for each in zip(entries[::2], entries[1::2], strict=True)]
-    mutes = {
-        pattern.decode(): channels.decode().split() for pattern, channels in sorted(zip(muted[::2], muted[1::2], strict=True))
-    }
-    return InboxPage(epoch.decode(), offset, unread, total, items, next_ or None, mutes)
+
+    def read() -> InboxPage:
+        reply = call_function(client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments)
+        epoch, offset, unread, total, next_, muted, *entries = reply
+        items = [_item(*each) for each in zip(entries[::2], entries[1::2], strict=True)]
+        mutes = {
+            pattern.decode(): channels.decode().split() for pattern, channels in sorted(zip(muted[::2], muted[1::2], strict=True))
+        }
+        return InboxPage(epoch.decode(), offset, unread, total, items, next_ or None, mutes)
+
+    return read
 
 
 def read_current(read: Callable[[], InboxPage], least: int, line: Lineage, wait: Callable[[float], object]) -> InboxPage:

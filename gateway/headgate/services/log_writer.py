@@ -25,7 +25,7 @@ from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, Replicas, count_online
 from headgate.redis.faults import NO_REPLY, refused, reply_error, translate
 from headgate.redis.functions import VERSION, call_function, ensure_loaded, is_missing
-from headgate.redis.inbox import InboxPage, read_current, read_inbox
+from headgate.redis.inbox import InboxPage, inbox_reader, read_current
 from headgate.redis.keys import STRICT, TRUSTED, head_key, live_channel, log_key, namespace_of
 from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
@@ -319,7 +319,7 @@ class LogWriter:
         self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool, had: tuple[str, int] | None
     ) -> InboxPage:
         """Return a part of a user's inbox, not older than `had`. Waits for Redis. Raises as `Inbox.page`."""
-        read = partial(read_inbox, self._client, namespace, user, before, limit, archived=archived)
+        read = inbox_reader(self._client, namespace, user, before, limit, archived=archived)
         with self.budget(namespace, is_patient=True):
             if had is None:
                 return read()

@@ -38,7 +38,7 @@ from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import Joining
 from headgate.node.presence.rooms import read_meta
-from headgate.redis.inbox import mark_seen, read_inbox
+from headgate.redis.inbox import inbox_reader, mark_seen
 from headgate.redis.pauses import PUBLISHES
 from headgate.redis.questions import HANDLED, HandledQuestion
 from headgate.runtime.rates import Rates
@@ -199,7 +199,7 @@ class Requests:
         identity = client.identity
         if identity.own_topics is None:
             raise Forbidden("read the inbox of", identity.user)
-        read = partial(read_inbox, self._redis, namespace.name, identity.user, before, limit)
+        read = inbox_reader(self._redis, namespace.name, identity.user, before, limit)
         page = namespace.current_inbox(read, had, client)
         return {name: getattr(page, name) for name in page.__struct_fields__}
 

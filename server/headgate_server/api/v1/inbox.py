@@ -6,7 +6,6 @@ Without it, the answer is the same for every name.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -69,7 +68,7 @@ def read_inbox(
     if (epoch is None) != (offset is None):
         raise InvalidRequest("epoch, offset: expected both or neither")
     had = (epoch, offset) if epoch and offset is not None else None
-    read = partial(inbox.read_inbox, call.redis, call.namespace, owner, before, limit, archived=archived)
+    read = inbox.inbox_reader(call.redis, call.namespace, owner, before, limit, archived=archived)
     return call.services.gate.current_inbox(read, had, call.namespace)
 
 

@@ -5,8 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 import headgate
 from headgate.cli.main import main
 from headgate.cli.output import (
-    DONE_UNTOLD,
     echo,
     fail,
     local_time,
@@ -83,51 +81,19 @@ def test_a_command_in_a_deleted_folder_is_one_line(arguments: list[str], tmp_pat
     assert "Traceback" not in ended.stderr
 
 
-@contextmanager
-def full_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have standard output lead to a full device."""
-    with open("/dev/full", "w") as output, monkeypatch.context() as patched:
-        patched.setattr(sys, "stdout", output)
-        yield
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_what_is_done_and_cannot_be_told_has_an_exit_code_of_its_own(
-    as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Standard error has the result, because a caller without an answer would try again, and do it twice."""
-    with full_output(monkeypatch), running(as_json=as_json), pytest.raises(SystemExit) as ended:
-        print_done("offset 7 id abc", {"offset": 7})
-    assert ended.value.code == DONE_UNTOLD == 3
-    told = capsys.readouterr().err
-    assert (
-        told == "headgate: done, but standard output does not take what is written (no space left on device): offset 7 id abc\n"
-    )
-
-
-def test_what_cannot_be_printed_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a command that only reads, as any other fault."""
-
-    @click.command("x")
-    @one_line_errors
-    def run() -> None:
-        echo("read")
-
-    with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
-        run.main([])
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
-
-
-@pytest.mark.parametrize("command", ["--help", "--version", "keys list --help", "consume --check --file-only --config x.toml"])
-def test_help_and_lines_for_the_operator_that_cannot_be_printed_are_one_line(
+@pytest.mark.parametrize(
+    "command", ["--help", "--version", "keys list --help", "config show", "consume --check --file-only --config x.toml"]
+)
+def test_what_cannot_be_printed_is_one_line(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are written by click and by `say`."""
+    """It is written by click, by `echo` or by `say`."""
     monkeypatch.chdir(tmp_path)
     Path("x.toml").write_text('[consumers.chat]\ntype = "apprise"\npatterns = "#"\nurls = ["json://localhost"]\n')
-    with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
-        main.main(command.split())
+    with open("/dev/full", "w") as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            main.main(command.split())
     assert ended.value.code == 1
     assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
 

@@ -60,23 +60,18 @@ def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, envir
 
 
 def test_check_says_for_how_long_ids_count_and_what_they_may_take(run: Run, redis_client: Client) -> None:
-    """And warns where that is less than 300 s, with the setting that restores it."""
+    """And warns where that is less than 300 s, with the setting that restores it. For programs, findings are objects."""
     EventLog("notifications", redis_client, 1024).configure(1000, 600, 2**28)
     assert "ids of notifications: an id counts for 300 s; all may take 352 MiB" in run("check").stdout.splitlines()
     assert "ids of other" not in run("check").stdout
 
     call(redis_client, "HSET", head_key("notifications"), "ids_hold", 150_000)
 
-    said = run("check", "--json")
-    [ids] = [each for each in json.loads(said.stdout)["findings"] if each["name"] == "ids of notifications"]
-    assert (said.returncode, ids["verdict"]) == (0, "warning")
+    ended = run("check", "--json")
+    said = json.loads(ended.stdout)
+    assert (ended.returncode, said["ok"], said.keys()) == (0, True, {"ok", "headgate", "build", "findings"})
+    assert {"name": "disk", "verdict": "ok", "text": "append-only file", "fix": None} in said["findings"]
+    [ids] = [each for each in said["findings"] if each["name"] == "ids of notifications"]
+    assert ids["verdict"] == "warning"
     assert ids["text"].startswith("an id counts for 150 s at the present rate, not for 300 s, as all may take 352 MiB")
     assert ids["fix"].startswith(f"set HEADGATE_LOG_MAX_BYTES to {2 * 2**28} or more")
-
-
-def test_check_prints_one_json_object_for_programs(run: Run) -> None:
-    """With the same findings, each with its verdict and remedy."""
-    said = json.loads(run("check", "--json").stdout)
-    assert said.keys() == {"ok", "headgate", "build", "findings"}
-    assert said["ok"] is True
-    assert {"name": "disk", "verdict": "ok", "text": "append-only file", "fix": None} in said["findings"]

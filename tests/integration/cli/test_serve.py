@@ -101,7 +101,7 @@ def test_a_name_that_is_no_application_is_told(in_shop_folder: Path, target: str
 
 
 def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Path) -> None:
-    """The same for a port with a listener, with how to choose another."""
+    """Nor does one that is not ours (no machine has 192.0.2.1, RFC 5737). The line says how to choose another."""
     folder = tmp_path / "data"
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = {"HEADGATE_PORT": str(other.getsockname()[1]), "HEADGATE_REDIS_URL": "", "HEADGATE_DATA_DIR": str(folder)}
@@ -109,6 +109,7 @@ def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Pat
     assert line.startswith(f"headgate: cannot listen on 127.0.0.1:{taken['HEADGATE_PORT']}: ")
     assert "--port" in line
     assert not folder.exists()
+    assert "cannot listen on 192.0.2.1:" in one_clear_line(refused(HEADGATE_HOST="192.0.2.1"))
 
 
 def test_a_module_that_the_application_lacks_keeps_its_traceback(refused: Refused) -> None:
@@ -142,11 +143,6 @@ def test_wrong_settings_of_an_application_are_told_likewise(refused: Refused) ->
     assert head == "headgate: 2 settings are wrong:"
     assert "HEADGATE_QUEUE_FRAMES=0" in faults[0]
     assert "HEADGATE_WHAT is not a setting" in faults[1]
-
-
-def test_an_address_that_is_not_ours_is_one_clear_line(refused: Refused) -> None:
-    """192.0.2.1 is for documentation (RFC 5737), so no machine has it."""
-    assert "cannot listen on 192.0.2.1:" in one_clear_line(refused(HEADGATE_HOST="192.0.2.1"))
 
 
 # Redis -------------------------------------------------------------------------------------------------------------------

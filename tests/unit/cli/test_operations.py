@@ -83,7 +83,7 @@ def headgate(*arguments: str) -> Result:
 
 
 def test_each_client_is_one_line_that_is_safe_on_a_terminal() -> None:
-    """With its trouble, or its state; over all pages."""
+    """With its trouble, or its state; over all pages. For programs each is an object, and nothing else is printed."""
     run = headgate("clients")
     first, second, third = run.stdout.splitlines()
     assert first.startswith("s1  ana  shop at web1/7 from 192.0.2.0/24 over websocket since ")
@@ -91,6 +91,9 @@ def test_each_client_is_one_line_that_is_safe_on_a_terminal() -> None:
     assert second.startswith("s2  e\\u001b[31mve  shop at web1/7 from an address not shown")
     assert "  live  " in third
     assert (run.stderr, run.exit_code) == ("3 clients\n", 0)
+    run = headgate("clients", "--json")
+    assert [json.loads(line)["session"] for line in run.stdout.splitlines()] == ["s1", "s2", "s3"]
+    assert run.stderr == ""
 
 
 def test_no_more_are_printed_than_asked_for() -> None:
@@ -99,13 +102,6 @@ def test_no_more_are_printed_than_asked_for() -> None:
     assert len(run.stdout.splitlines()) == 1
     assert run.stderr == "3 clients, 1 shown\n"
     assert headgate("clients", "--limit", "0").exit_code == 2
-
-
-def test_as_json_each_client_is_an_object() -> None:
-    """For programs; nothing else is printed."""
-    run = headgate("clients", "--json")
-    assert [json.loads(line)["session"] for line in run.stdout.splitlines()] == ["s1", "s2", "s3"]
-    assert run.stderr == ""
 
 
 def test_one_session_is_printed_with_all_its_patterns() -> None:
@@ -144,17 +140,13 @@ def test_a_disconnect_says_how_many_and_who_wanted_it() -> None:
 
 
 def test_each_user_is_one_line_that_is_safe_on_a_terminal() -> None:
-    """With connections, since when, and meta."""
+    """With connections, since when, and meta; for programs an object."""
     lines = headgate("presence", "rooms.7").output.splitlines()
     assert lines[0].startswith("ana  1 connection since ")
     assert lines[1].startswith("e\\u001b[31mve  2 connections since ")
     assert lines[1].endswith('{"at":"door"}')
-
-
-def test_as_json_each_user_is_an_object() -> None:
-    """For programs."""
-    lines = headgate("presence", "rooms.7", "--json").output.splitlines()
-    assert json.loads(lines[0]) == {"user": "ana", "connections": 1, "since": 1000, "meta": None}
+    first = headgate("presence", "rooms.7", "--json").output.splitlines()[0]
+    assert json.loads(first) == {"user": "ana", "connections": 1, "since": 1000, "meta": None}
 
 
 def test_an_empty_topic_says_so_to_people_only() -> None:

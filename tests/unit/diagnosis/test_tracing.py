@@ -245,7 +245,6 @@ def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytes
     def refuses(*_: object) -> int:
         raise BusRefused("NOGROUP")
 
-    monkeypatch.setattr(module, "place_of", lambda *_: "nowhere")
     monkeypatch.setattr(module, "deliveries", refuses)
     assert at_mail().state == "done"
 
@@ -336,24 +335,15 @@ def test_an_id_that_is_not_unicode_is_refused(answers: Answers, wanted: str) -> 
 
 
 def test_the_entry_says_who_published_it_and_in_which_trace(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's name may have any characters; an entry that names none is a service's."""
+    """A user's name may have any characters, a key is named as in the audit log, and an entry that names none is a service's."""
     entry = answers.entry
     assert (of().by, of().traceparent) == (None, None)
     parent = f"00-{'a' * 32}-{'b' * 16}-01"
     more = {b"publisher": b"%C3%A4nn%20b", b"traceparent": parent.encode()}
     monkeypatch.setattr(answers, "entry", lambda offset: (entry(offset)[0], entry(offset)[1] | more))
     assert (of().by, of().traceparent) == ("\xe4nn b", parent)
-    more[b"traceparent"] = b"00-rubbish"
-    assert of().traceparent is None
-
-
-def test_a_key_that_published_is_named(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the audit log; the name of its account is for us."""
-    entry = answers.entry
-    monkeypatch.setattr(
-        answers, "entry", lambda offset: (entry(offset)[0], entry(offset)[1] | {b"publisher": b"%00key:4cFy0YeAf1"})
-    )
-    assert of().by == "key 4cFy0YeAf1"
+    more |= {b"traceparent": b"00-rubbish", b"publisher": b"%00key:4cFy0YeAf1"}
+    assert (of().by, of().traceparent) == ("key 4cFy0YeAf1", None)
     assert "by key 4cFy0YeAf1, offset" in lines(of())[1]
 
 

@@ -2,10 +2,8 @@
 
 import gzip
 import re
-from pathlib import Path
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 
 from headgate.settings.settings import Settings
@@ -23,16 +21,10 @@ def test_without_the_demo_the_index_says_what_this_is(gate: RecordingGate) -> No
     assert client.get("/demo/orders").status_code == 404
 
 
-@pytest.fixture
-def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, tmp_path: Path) -> Flask:
-    monkeypatch.setenv("HEADGATE_DEMO", "1")
-    monkeypatch.setenv("HEADGATE_DATA_DIR", str(tmp_path))
-    return create_app(gate=gate)
-
-
-def test_settings_come_from_the_environment_when_none_are_given(app_from_environment: Flask) -> None:
+def test_settings_come_from_the_environment_when_none_are_given(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate) -> None:
     """As for a WSGI server that gets `create_app`."""
-    assert app_from_environment.test_client().get("/demo/orders").status_code == 200
+    monkeypatch.setenv("HEADGATE_DEMO", "1")
+    assert create_app(gate=gate).test_client().get("/demo/orders").status_code == 200
 
 
 @pytest.mark.parametrize("name", ["demo.js", "demo.css", "demo-icon.svg"])

@@ -33,31 +33,35 @@ def test_publishing_in_development_returns_the_receipt(dev: FlaskClient, gate: R
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type", "expected"),
+    ("path", "body", "status", "code"),
     [
-        (b'{"topic": "a", "data": 1}', "text/plain", (415, "unsupported_media_type")),
-        (b'{"topic": "a"}', "application/json", (422, "invalid_request")),
-        (b'{"topic": 7, "data": 1}', "application/json", (422, "invalid_request")),
-        (b'{"topic": "a", "data": NaN}', "application/json", (400, "invalid_request")),
-        (b'{"topic": "a", "data": 1, "tpoic": 2}', "application/json", (422, "invalid_request")),
-        (b'{"topic": "a", "data": "\xff"}', "application/json", (422, "not_serializable")),
-        (b"", "application/json", (400, "invalid_request")),
-        (b"[" * 5000, "application/json", (422, "invalid_request")),
-        (b'{"topic": 0.0, "\\ud800": null}', "application/json", (400, "invalid_request")),
+        ("", b'{"topic": "a"}', 422, "invalid_request"),
+        ("", b'{"topic": 7, "data": 1}', 422, "invalid_request"),
+        ("", b'{"topic": "a", "data": 1, "tpoic": 2}', 422, "invalid_request"),
+        ("", b'{"topic": "a", "data": "\xff"}', 422, "not_serializable"),
+        ("", b"", 400, "invalid_request"),
+        ("", b"[" * 5000, 422, "invalid_request"),
+        ("", b'{"topic": 0.0, "\\ud800": null}', 400, "invalid_request"),  # the second fault makes it unreadable
+        ("/batch", b"[]", 422, "invalid_request"),
+        ("/batch", b"{}", 422, "invalid_request"),
+        ("/batch", b'{"events": [{"topic": "a"}]}', 422, "invalid_request"),
+        ("/batch", b'{"events": [{"topic": "a", "data": 1, "namespace": "b"}]}', 422, "invalid_request"),
+        ("/batch", b'{"events": {}}', 422, "invalid_request"),
     ],
-    ids=["not JSON by type", "no data", "topic not text", "NaN", "unknown field", "not UTF-8", "empty", "deep", "two faults"],
 )
 def test_a_malformed_publish_is_refused(
-    dev: FlaskClient, gate: RecordingGate, body: bytes, content_type: str, expected: tuple[int, str]
+    dev: FlaskClient, gate: RecordingGate, path: str, body: bytes, status: int, code: str
 ) -> None:
-    """415 for another type, 400 for unreadable ones, 422 for JSON of another form; nothing is published."""
-    answer = dev.post("/api/v1/events", data=body, content_type=content_type)
-    assert (answer.status_code, answer.get_json()["code"]) == expected
+    """400 for unreadable ones, 422 for JSON of another form; nothing is published."""
+    answer = dev.post(f"/api/v1/events{path}", data=body, content_type="application/json")
+    assert (answer.status_code, answer.get_json()["code"]) == (status, code)
+    other = dev.post(f"/api/v1/events{path}", data=body, content_type="text/plain")
+    assert (other.status_code, other.get_json()["code"]) == (415, "unsupported_media_type")
     assert gate.published == []
 
 
 def test_a_payload_over_the_limit_is_refused_with_its_size(gate: RecordingGate) -> None:
-    """payload_too_large {size, limit, where} at one byte above; at the limit it goes through."""
+    """payload_too_large {size, limit, where} at one byte above, and for a huge body, unread; at the limit it goes through."""
     client = create_app(Settings(dev=True, max_payload_bytes=100), gate=gate).test_client()
     fits = client.post("/api/v1/events", json={"topic": "a", "data": "x" * 98})
     above = client.post("/api/v1/events", json={"topic": "a", "data": "x" * 99})
@@ -65,15 +69,8 @@ def test_a_payload_over_the_limit_is_refused_with_its_size(gate: RecordingGate) 
     assert above.status_code == 413
     parts = {"code": "payload_too_large", "retry": False, "size": 101, "limit": 100, "where": "http"}
     assert above.get_json().items() >= parts.items()
-
-
-def test_a_declared_huge_body_is_refused_before_it_is_read(dev: FlaskClient) -> None:
-    """The same words when the whole body is over the bound, and nothing is buffered."""
-    size = Settings().max_payload_bytes + ENVELOPE_BYTES + 1
-    answer = dev.post("/api/v1/events", data=b"x" * size, content_type="application/json")
-    assert answer.status_code == 413
-    assert answer.get_json()["code"] == "payload_too_large"
-    assert answer.get_json()["where"] == "http"
+    huge = client.post("/api/v1/events", data=b"x" * (100 + ENVELOPE_BYTES + 1), content_type="application/json")
+    assert (huge.status_code, huge.get_json()["code"], huge.get_json()["where"]) == (413, "payload_too_large", "http")
 
 
 # Batches -------------------------------------------------------------------------------------------------------------------
@@ -128,23 +125,6 @@ def test_a_batch_of_which_all_failed_for_one_passing_reason_is_that_error(dev: F
     answer = dev.post("/api/v1/events/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
     assert answer.status_code == 207
     assert [receipt["error"]["code"] for receipt in answer.get_json()["receipts"]] == ["bus_refused"] * 2
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"[]",
-        b"{}",
-        b'{"events": [{"topic": "a"}]}',
-        b'{"events": [{"topic": "a", "data": 1, "namespace": "b"}]}',
-        b'{"events": {}}',
-    ],
-)
-def test_a_malformed_batch_is_refused_as_a_whole(dev: FlaskClient, gate: RecordingGate, body: bytes) -> None:
-    """422 with a code of the tree, and nothing published."""
-    answer = dev.post("/api/v1/events/batch", data=body, content_type="application/json")
-    assert (answer.status_code, answer.get_json()["code"]) == (422, "invalid_request")
-    assert gate.published == []
 
 
 def test_a_batch_is_bounded_in_events_and_bytes(gate: RecordingGate) -> None:

@@ -37,7 +37,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "flask": ("flask", "cli.serve", "workers.application"),
     # The command line patches the standard library before anything else of ours is loaded.
     "gevent": (
-        *("runtime.loop", "socketio.other_servers", "transport.detach", "transport.peer_socket"),
+        *("runtime.loop", "socketio.other_servers", "transport.peer_socket"),
         *("cli.gateway", "cli.keeper", "workers.gunicorn_worker"),
     ),
     "gunicorn": ("workers.gunicorn_worker",),

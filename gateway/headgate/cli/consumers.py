@@ -167,7 +167,7 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     configured = configured_consumers(config)
     client = redis_of_consumers(config, redis_url)
     waiting, dead = Groups(client, namespace).remove(consumer)
-    is_configured = bool(configured) and (namespace, consumer) in (configured or ())
+    is_configured = (namespace, consumer) in (configured or ())
     print_done(
         f"removed {consumer}, and with it {waiting} waiting and {dead} dead",
         {"removed": consumer, "waiting": waiting, "dead": dead, "configured": is_configured},

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -246,8 +246,6 @@ def trace(event: str, namespace: str, redis_url: str | None) -> None:
 
 
 def lines(trace: Trace) -> list[str]:
-    from datetime import UTC, datetime
-
     from headgate.events.topic import user_of
 
     at = datetime.fromtimestamp(trace.time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -147,7 +147,7 @@ _SHOWN_PATTERNS = 3
 @click.option("--user", metavar="NAME", help="Only the clients of this user.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace. Default: all.")
 @click.option("--sort", default="trouble", show_default=True, help="trouble, queue, newest or user.")
-@click.option("--limit", default=100, show_default=True, metavar="N", help="Print so many at most.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Print so many at most.")
 @click.option("--session", metavar="ID", help="Print this one, with all its patterns.")
 @with_options(redis_option, json_option)
 def clients(user: str | None, namespace: str | None, sort: str, limit: int, session: str | None, redis_url: str | None) -> None:
@@ -157,8 +157,6 @@ def clients(user: str | None, namespace: str | None, sort: str, limit: int, sess
     """
     from headgate.services.clients import MAX_PAGE_CLIENTS, Clients
 
-    if limit < 1:
-        raise click.BadParameter("expected a number from 1 on", param_hint="--limit")
     if namespace is not None:
         need_namespace(redis_url, namespace)
     asked = Clients(redis_url)

@@ -21,6 +21,8 @@ from tests.integration.transport.clients import WebSocket, closing
 from tests.integration.transport.server_process import DEADLINE_S, ROOT
 from tests.support.held_port import HeldPort
 
+POLLING, WEBSOCKET, UPGRADED = ("polling",), ("websocket",), ("polling", "websocket")
+
 Told = list[tuple[str, tuple[Any, ...]]]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -126,6 +127,13 @@ class Browser:
         turn()
         return self
 
+    def pour(self, data: bytes) -> None:
+        """Send raw bytes over the WebSocket, until the server has closed it."""
+        assert self._sock is not None
+        with suppress(OSError):
+            self._sock.sendall(data)
+        turn()
+
     def received(self) -> list[str | bytes]:
         """Return the received packets; remember a close frame."""
         turn()
@@ -140,7 +148,7 @@ class Browser:
             if opcode == CLOSE:
                 self.closed = close_told(payload)
             else:
-                messages.append(payload if opcode == BINARY else payload.decode())
+                messages.append(payload.decode() if opcode == TEXT else payload)
         return messages
 
     def begin_upgrade(self) -> bool:

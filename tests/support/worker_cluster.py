@@ -33,7 +33,7 @@ def work(listener: socket.socket, board: Board, folder: Path, row: int, given: d
     """Be a worker, until a signal ends it."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     board.begin(row, os.getpid())
-    application = Application(given.get("limits", {}), given.get("options", {}))
+    application = Application(given.get("limits", {}))
     for engine in (application.sio.eio, application.eio):
         engine.owner = letters_of(row)
     inherited = gevent.socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))

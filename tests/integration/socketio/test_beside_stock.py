@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.socketio.real_client import POLLING, UPGRADED, WEBSOCKET
 from tests.integration.transport.clients import Polling, WebSocket, closing
 from tests.support.certificates import Authority
-from tests.support.served_chat import Served, commanded, evening, serving, talk_over_tls
+from tests.support.served_chat import POLLING, UPGRADED, WEBSOCKET, Served, commanded, evening, serving, talk_over_tls
 
 TRANSPORTS = pytest.mark.parametrize("transports", [WEBSOCKET, POLLING, UPGRADED], ids=["websocket", "polling", "upgraded"])
 

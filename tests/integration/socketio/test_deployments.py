@@ -13,12 +13,22 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.socketio.real_client import POLLING, UPGRADED, WEBSOCKET
 from tests.integration.transport.clients import WebSocket
 from tests.support.certificates import Authority
 from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
-from tests.support.served_chat import Guest, Served, Told, commanded, evening, serving, talk_over_tls
+from tests.support.served_chat import (
+    POLLING,
+    UPGRADED,
+    WEBSOCKET,
+    Guest,
+    Served,
+    Told,
+    commanded,
+    evening,
+    serving,
+    talk_over_tls,
+)
 
 pytestmark = pytest.mark.nightly
 PYTHON = os.environ.get("DEPLOYMENTS_PYTHON", "")

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import socketio
 
-from tests.integration.socketio.real_client import WEBSOCKET
 from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
-from tests.support.served_chat import Guest, Served, serving
+from tests.support.served_chat import WEBSOCKET, Guest, Served, serving
 
 LOBBY = "lobby"
 

@@ -16,7 +16,6 @@ import gc
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,6 @@ from headgate.transport.heartbeat import Heartbeat
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session import Session
 from headgate.transport.websocket import WebSocket
-from tests.support import packet_classes as packets
 from tests.support import socketio_application
 
 JSON = dict[str, Any]
@@ -40,9 +38,9 @@ JSON = dict[str, Any]
 class Application(socketio_application.Application):
     """The server and the debug commands."""
 
-    def __init__(self, limits: JSON, options: JSON) -> None:
+    def __init__(self, limits: JSON) -> None:
         # The gateway's limits, which are the narrower ones.
-        super().__init__(**{"transport_limits": TransportLimits(**limits), "max_handlers": 64, **options})
+        super().__init__(transport_limits=TransportLimits(**limits), max_handlers=64)
         # No client sends a Socket.IO CONNECT to the bare Engine.IO server, and its handshake deadline would end every session.
         self.eio = DropInEngine(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)
@@ -76,21 +74,9 @@ class Application(socketio_application.Application):
             "wires": sum(isinstance(thing, WebSocket) for thing in objects),
             "connections": sum(isinstance(thing, Session) for thing in objects),
             "sessions": [connection.sid for connection in self.sio.eio.sockets.values()],
-            "inbox": max((waiting_messages(session) for session in self.sio.eio.sockets.values()), default=0),
             "environs": len(self.sio.environ),
-            "half_binary": len(self.sio._begun),
             "ends": self.ends,
-            "members": sum(len(rooms.get(None, ())) for rooms in self.sio.manager.rooms.values()),
-            "leavings": self.room.leavings,
         }
-
-    def debug_sessions(self) -> list[tuple[int, int]]:
-        """Return TCP_NODELAY and the send buffer of each Socket.IO session's WebSocket."""
-        socks = [session.wire._sock for session in self.sio.eio.sockets.values() if session.wire is not None]
-        return [
-            (sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
-            for sock in socks
-        ]
 
     def debug_emit(self, count: int, size: int = 0, namespace: str = "/", first: int = 0) -> int:
         """Emit `count` numbered events to everyone."""
@@ -109,22 +95,12 @@ def is_over(owner: object) -> bool:
     return getattr(owner, "closed", False) or (isinstance(owner, Heartbeat) and owner._session is None)
 
 
-def waiting_messages(session: Session) -> int:
-    """Return how many messages of a session wait for the application."""
-    return 0 if session.inbox is None else len(session.inbox._messages or ())
-
-
 def main(configuration: JSON) -> None:
     """Serve until standard input ends. Logs go to standard error, where the test looks for tracebacks."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     long_poll.STORED_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
-    options = configuration.get("options", {})
-    serializer = options.get("serializer", "")
-    if serializer[:1].isupper():
-        options["serializer"] = getattr(packets, serializer)
-    application = Application(configuration.get("limits", {}), options)
-    server = application.http
+    server = Application(configuration.get("limits", {})).http
     gc.collect()
     gc.freeze()  # objects of interest are made from here on, so the modules' need not be searched each time
     server.start()

@@ -211,10 +211,3 @@ def closing(*clients: WebSocket) -> Iterator[None]:
     finally:
         for client in clients:
             client.close()
-
-
-def answer_on(sock: socket.socket) -> Answer:
-    """Read the answer to a request that was written by hand."""
-    answer = http.client.HTTPResponse(sock)
-    answer.begin()
-    return read_answer(answer)

@@ -102,17 +102,16 @@ class ServerProcess:
 
 
 class StartServer(Protocol):
-    """Call with TransportLimits' names, those in PATIENT have its values otherwise; `options` go to socketio.Server, where a
-    serializer of packet_classes.py is given by its name."""
+    """Call with TransportLimits' names; those in PATIENT have its values otherwise."""
 
-    def __call__(self, *, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess: ...
+    def __call__(self, **limits: float) -> ServerProcess: ...
 
 
 def _starter() -> Iterator[StartServer]:
     started: list[ServerProcess] = []
 
-    def start(*, options: dict[str, Any] | None = None, **limits: float) -> ServerProcess:
-        server = ServerProcess({"limits": PATIENT | limits, "options": options or {}})
+    def start(**limits: float) -> ServerProcess:
+        server = ServerProcess({"limits": PATIENT | limits})
         started.append(server)
         return server
 

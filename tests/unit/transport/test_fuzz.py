@@ -1,7 +1,6 @@
 """Random frames and packets (F17): every one is taken or refused with a code; nothing is uncaught, and nothing is left.
 
-2,000 of each in the test command; with HEADGATE_FUZZ=nightly a million. tests/integration/transport/test_fuzz.py sends frames to
-a real server.
+2,000 of each in the test command; with HEADGATE_FUZZ=nightly a million.
 """
 
 import json
@@ -13,7 +12,6 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.transport.frame_parser import Inbound, ProtocolViolation
 from tests.support.random_frames import CODES, COUNT, LIMIT, NIGHTLY, SEED, random_frame, random_text
 from tests.support.socketio_application import Application, Browser, without_blocking
 
@@ -54,31 +52,33 @@ def random_packet(source: random.Random) -> str | bytes:
     return "4" + kind + count + source.choice(NAMESPACES) + source.choice(NUMBERS) + text
 
 
-@pytest.mark.timeout(36_000 if NIGHTLY else 900)
-def test_random_frames_are_taken_or_refused() -> None:
-    """Frames come in any order and in any pieces; the memory of a half message stays under the limit."""
-    source = random.Random(SEED)
-    for number in range(COUNT // 4):
-        stream, inbound = b"".join(random_frame(source) for _ in range(4)), Inbound(LIMIT)
-        cuts = sorted(source.randint(0, len(stream)) for _ in range(source.randint(0, 6)))
-        violation: ProtocolViolation | None = None
-        try:
-            for begin, end in pairwise([0, *cuts, len(stream)]):
-                assert all(len(payload) <= LIMIT for _, payload in inbound.feed(stream[begin:end])), (SEED, number)
-        except ProtocolViolation as raised:
-            violation = raised
-        if violation is not None:
-            assert violation.code in CODES, (SEED, number)
-            assert 0 < len(violation.reason.encode()) <= 123, (SEED, number)
-
-
 @pytest.fixture(scope="module")
 def fuzzed() -> Iterator[Application]:
     with pytest.MonkeyPatch.context() as patch:
         without_blocking(patch)
-        application = Application()
+        application = Application(limits={"max_message_bytes": LIMIT})
         yield application
         application.sio.eio.deadlines.close()
+
+
+@pytest.mark.timeout(36_000 if NIGHTLY else 900)
+def test_random_frames_are_taken_or_refused(fuzzed: Application) -> None:
+    """In any order and in any pieces. The connection stays or is closed with a code and a reason; nothing is left of it."""
+    source = random.Random(SEED)
+    for number in range(COUNT // 4):
+        stream = b"".join(random_frame(source) for _ in range(4))
+        cuts = sorted(source.randint(0, len(stream)) for _ in range(source.randint(0, 6)))
+        browser = Browser(fuzzed, websocket=True)
+        browser.join()
+        for begin, end in pairwise([0, *cuts, len(stream)]):
+            browser.pour(stream[begin:end])
+        browser.received()
+        if browser.closed is not None:
+            code, reason = browser.closed
+            assert code in CODES | {1000}, (SEED, number)
+            assert code == 1000 or 0 < len(reason.encode()) <= 123, (SEED, number)
+        browser.go()
+    assert not any(fuzzed.leftovers().values())
 
 
 @pytest.mark.timeout(36_000 if NIGHTLY else 900)

@@ -7,6 +7,7 @@ libraries, but it sends Redis writes without effect, which Redis refuses if it w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from math import ceil
 
 from headgate.consumers.work.groups import Groups, GroupStatus
@@ -229,7 +230,7 @@ def _servers(client: Client) -> Iterator[CheckResult]:
         results = [*advise(call(server, "INFO")), *advise_settings(_settings(server))]
         for result in results:
             where = "" if len(servers) == 1 else f"{address_of(server)}: "
-            yield CheckResult(where + result.name, result.verdict, result.text, result.fix)
+            yield replace(result, name=where + result.name)
 
 
 def _settings(server: Client) -> dict[str, str] | None:

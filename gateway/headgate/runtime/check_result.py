@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 
 class Verdict(StrEnum):
@@ -24,8 +25,8 @@ class Verdict(StrEnum):
 class CheckResult:
     """`text` describes the state of `name`. `fix` names the setting to change or the step to take, if any."""
 
-    name: str
     verdict: Verdict
+    name: str
     text: str
     fix: str | None = None
 
@@ -35,24 +36,10 @@ class CheckResult:
         return f"{self.name}: {self.text}" + (f": {self.fix}" if self.fix else "")
 
 
-def ok(name: str, text: str) -> CheckResult:
-    """Return a result that needs no action."""
-    return CheckResult(name, Verdict.OK, text)
-
-
-def unknown(name: str, text: str, fix: str | None = None) -> CheckResult:
-    """Return a result for a check that was not possible."""
-    return CheckResult(name, Verdict.UNKNOWN, text, fix)
-
-
-def warning(name: str, text: str, fix: str | None = None) -> CheckResult:
-    """Return a result about future harm."""
-    return CheckResult(name, Verdict.WARNING, text, fix)
-
-
-def fault(name: str, text: str, fix: str | None = None) -> CheckResult:
-    """Return a result about present harm."""
-    return CheckResult(name, Verdict.FAULT, text, fix)
+ok = partial(CheckResult, Verdict.OK)
+unknown = partial(CheckResult, Verdict.UNKNOWN)
+warning = partial(CheckResult, Verdict.WARNING)
+fault = partial(CheckResult, Verdict.FAULT)
 
 
 def count(results: Iterable[CheckResult], verdict: Verdict) -> int:

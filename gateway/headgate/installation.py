@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 __version__ = "0.2.0"
 
@@ -28,6 +29,13 @@ def is_pure() -> bool:
 def build_in_use() -> Literal["python", "compiled"]:
     """Return the build of this process."""
     return "python" if is_pure() or find_spec(f"{__package__}._native") is None else "compiled"
+
+
+def native(name: str) -> Any:
+    """Return a function or class of the C extension, or None where it was not built or is turned off."""
+    if build_in_use() == "python":
+        return None
+    return getattr(import_module(f"{__package__}._native"), name)
 
 
 # Extra → import names of its packages, in addition to a publisher's.

@@ -13,12 +13,12 @@ no other code sees a part of it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
 from headgate.events.wire.frames import Frame, WrittenFrame
-from headgate.installation import build_in_use
+from headgate.installation import build_in_use, native
 from headgate.redis.keys import channel_prefix, mixed_prefix
 
 from .bus.feed import Front
@@ -26,10 +26,8 @@ from .client import Client
 from .matcher import Audience, SubscriptionMatcher
 from .tally import Tallies
 
-try:
+if TYPE_CHECKING:
     from headgate._native import Writer
-except ImportError:  # it was not built
-    Writer = None  # type: ignore[assignment,misc]
 
 
 class Run(NamedTuple):
@@ -58,7 +56,9 @@ class DirectWriter:
         # Only channels of users and the feed channel have a slash at this index. Their messages begin with the topic.
         mark_at = len(mixed_prefix(namespace, database)) - 1
         prefix_bytes = len(channel_prefix(namespace, database))
-        self._writer = Writer(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find)
+        self._writer: Writer = native("Writer")(
+            namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find
+        )
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run:
         """Write the usual events at the front, and move `front` past them. Never switches greenlets.
@@ -89,5 +89,6 @@ def direct_writer(
     namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tallies: Tallies, database: int = 0
 ) -> DirectWriter | None:
     """Return the direct writer of a namespace, or None where it was not built."""
-    missing = Writer is None or build_in_use() == "python"
-    return None if missing else DirectWriter(namespace, matcher, max_payload_bytes, tallies, database)
+    if build_in_use() == "python":
+        return None
+    return DirectWriter(namespace, matcher, max_payload_bytes, tallies, database)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -392,13 +393,5 @@ class LiveFeed:
 
 def record_latency(histogram: Histogram, events: Sequence[Matched], now_ms: float) -> None:
     """Record the age of events just written to their last client. Runs of events with the same time take one record."""
-    time_ms, times = 0, 0
-    for matched in events:
-        if matched.frame.time_ms == time_ms:
-            times += 1
-            continue
-        if times:
-            histogram.record((now_ms - time_ms) / 1000, times)
-        time_ms, times = matched.frame.time_ms, 1
-    if times:
-        histogram.record((now_ms - time_ms) / 1000, times)
+    for time_ms, same in groupby(events, key=attrgetter("frame.time_ms")):
+        histogram.record((now_ms - time_ms) / 1000, len(list(same)))

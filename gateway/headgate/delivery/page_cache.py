@@ -18,13 +18,8 @@ from headgate.errors import BusUnavailable, InvalidTopic
 from headgate.events.topic import check_topic
 from headgate.events.wire.frames import Frame, WrittenFrame, event_frame
 from headgate.events.wire.packets import GapReason
-from headgate.installation import is_pure
+from headgate.installation import native
 from headgate.redis.log import Entry, EventLog, RawEntry
-
-try:
-    from headgate._native import page_frames
-except ImportError:  # it was not built
-    page_frames = None  # type: ignore[assignment]
 
 Native = Callable[..., list[Frame | None]]
 
@@ -220,7 +215,7 @@ class LogPages:
         self._gone = (0, 0)  # the last range of offsets found to be lost
         self._cuts = 0
         self._ahead = ReadAhead(log.max_payload_bytes)
-        self._in_c = native()
+        self._in_c: Native | None = native("page_frames")
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
         """Return the first page that holds anything after the offset `position`, or None if the log ends there.
@@ -322,11 +317,6 @@ class LogPages:
         if index >= 0:
             self._count(index, page)
         return offsets, size
-
-
-def native() -> Native | None:
-    """Return the C function that frames entries, or None in the pure build."""
-    return None if is_pure() else page_frames
 
 
 def log_frames(

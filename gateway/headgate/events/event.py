@@ -23,7 +23,7 @@ from headgate.errors import InvalidEvent, NotSerializable, PayloadTooLarge
 from headgate.events.sender import SHOWN, read_sender
 from headgate.events.traceparent import LENGTH as TRACEPARENT_LENGTH
 from headgate.events.traceparent import read_traceparent
-from headgate.installation import is_pure
+from headgate.installation import native
 
 HEADER_TAG = b"hg1 "
 EPHEMERAL_TAG = b"hg0 "
@@ -90,18 +90,7 @@ class JsonText(bytes):
     __slots__ = ()
 
 
-def _walker() -> Callable[[bytes], bool] | None:
-    """Return the walker in C, or None if it is not built or turned off."""
-    if is_pure():
-        return None
-    try:
-        from headgate._native import is_surely_json
-    except ImportError:
-        return None
-    return is_surely_json
-
-
-_is_surely_json: Final = _walker()
+_is_surely_json: Final[Callable[[bytes], bool] | None] = native("is_surely_json")
 
 
 def check_event_id(event_id: object) -> str:

@@ -27,7 +27,7 @@ from headgate.delivery.state import Phase
 from headgate.delivery.tally import QUIET_EVENTS, Tallies
 from headgate.events.event import Event, decode_message
 from headgate.events.wire.frames import event_frame
-from headgate.installation import PURE, build_in_use
+from headgate.installation import PURE, build_in_use, native
 from headgate.redis.keys import feed_channel, user_channel
 from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
 from tests.support.model_delivery import World
@@ -407,7 +407,7 @@ def test_without_the_c_there_is_no_writer(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("HEADGATE_PURE", "1")
     assert direct_writer(NAMESPACE, matcher, 65536, Tallies(0)) is None
     monkeypatch.delenv("HEADGATE_PURE")
-    monkeypatch.setattr(direct, "Writer", None)
+    monkeypatch.setattr("headgate.installation.find_spec", lambda name: None)
     assert direct_writer(NAMESPACE, matcher, 65536, Tallies(0)) is None
 
 
@@ -441,7 +441,7 @@ def test_the_feed_goes_on_with_clients_of_full_sockets(monkeypatch: pytest.Monke
 @built
 def test_a_writer_that_was_never_made_ready_refuses() -> None:
     """`__new__` alone makes one without a listener to ask."""
-    kind: Any = vars(direct)["Writer"]
+    kind = native("Writer")
     writer = kind.__new__(kind)
     with pytest.raises(TypeError):
         writer.take([], {}, EPOCH, 0, 0, True)

@@ -1,21 +1,18 @@
 """Frames of entries of the log: the same in C and in Python, for entries as log.lua writes them and for any other."""
 
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.delivery.page_cache import log_frames, native
+from headgate.delivery.page_cache import log_frames
 from headgate.events.wire.frames import Frame
-from headgate.installation import build_in_use
+from headgate.installation import build_in_use, native
 from headgate.redis.log import Entry, RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 
-with suppress(ImportError):
-    from headgate._native import page_frames
-
+page_frames = native("page_frames")
 built = pytest.mark.skipif(build_in_use() == "python", reason="the direct writes in C are not built here, or not wanted")
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -73,7 +70,7 @@ def test_an_entry_as_it_is_usually_written_is_framed_without_python() -> None:
 def test_any_other_entry_is_what_python_says(entry: RawEntry) -> None:
     """Between two usual ones, which are framed all the same."""
     entries = [raw_entry(1), entry, raw_entry(3)]
-    assert seen(entries, native()) == seen(entries, None)
+    assert seen(entries, page_frames) == seen(entries, None)
 
 
 @given(
@@ -88,7 +85,7 @@ def test_any_other_entry_is_what_python_says(entry: RawEntry) -> None:
 )
 def test_whatever_the_fields_hold_both_ways_come_to_the_same(entries: list[RawEntry]) -> None:
     """The C takes no entry that Python refuses, and frames those that it takes as Python does."""
-    assert seen(entries, native()) == seen(entries, None)
+    assert seen(entries, page_frames) == seen(entries, None)
 
 
 @built
@@ -97,7 +94,7 @@ def test_no_reply_of_another_shape_brings_it_down(entry: Any) -> None:
     """It is left to Python."""
     assert page_frames([entry], b"n", 100, bytes.decode, lambda *parts: parts) == [None]
     with pytest.raises(TypeError):
-        page_frames((entry,), b"n", 100, bytes.decode, lambda *parts: parts)  # type: ignore[arg-type]
+        page_frames((entry,), b"n", 100, bytes.decode, lambda *parts: parts)
     with pytest.raises(ValueError, match="negative"):
         page_frames([], b"n", -1, bytes.decode, lambda *parts: parts)
 

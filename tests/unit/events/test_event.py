@@ -4,7 +4,6 @@ import json
 import re
 import tracemalloc
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -24,11 +23,9 @@ from headgate.events.event import (
     decode_message,
     read_offset,
 )
-from headgate.installation import build_in_use
+from headgate.installation import build_in_use, native
 
-with suppress(ImportError):  # `built` leaves out the parts that ask for it
-    from headgate._native import is_surely_json
-
+is_surely_json = native("is_surely_json")
 built = pytest.mark.skipif(build_in_use() == "python", reason="the walker in C is not built here, or not wanted")
 # With the walker in C, if it was built, and without.
 each_way = pytest.mark.parametrize("check", [check_json, check_json_in_python])

@@ -20,15 +20,11 @@ PURE = "HEADGATE_PURE"
 _OFF = ("", "0", "false", "no", "off")
 
 
-def is_pure() -> bool:
-    """Return whether the environment turns the extension off."""
-    # Not a setting, because the extension is loaded on import, before settings are read.
-    return os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
-
-
 def build_in_use() -> Literal["python", "compiled"]:
     """Return the build of this process."""
-    return "python" if is_pure() or find_spec(f"{__package__}._native") is None else "compiled"
+    # Not a setting, because the extension is loaded on import, before settings are read.
+    is_pure = os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
+    return "python" if is_pure or find_spec(f"{__package__}._native") is None else "compiled"
 
 
 def native(name: str) -> Any:

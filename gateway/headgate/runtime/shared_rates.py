@@ -61,11 +61,10 @@ class SharedRates(Rates):
             self._buckets.clear()
 
     def spend(self, name: str, now_s: float, count: int = 1) -> float:
-        bucket = self._bucket(name, now_s)
-        if not bucket.spend(now_s, count):
-            return bucket.wait_s(now_s, count)
-        self._count(name, count)
-        return 0.0
+        wait_s = super().spend(name, now_s, count)
+        if not wait_s:
+            self._count(name, count)
+        return wait_s
 
     def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
         wait_s = super().borrow(name, now_s, max_wait_s)

@@ -21,8 +21,10 @@ from headgate.events.event import (
     check_json_in_python,
     compact_json,
     decode_message,
+    encode_ephemeral,
     read_offset,
 )
+from headgate.events.sender import read_sender, sender_word
 from headgate.installation import build_in_use, native
 
 is_surely_json = native("is_surely_json")
@@ -99,6 +101,14 @@ def test_a_message_without_header_is_a_plain_event() -> None:
         b"hg1 0123456789abcdef 7  1700000000000 x\n1",
         b"hg1 0123456789abcdef 7 1700000000000 x\r\n1",
         b"hg1 " + b"0" * 100_000,
+        b"hg0 ",
+        b"hg0 a -",
+        b"hg0 a\n1",
+        b"hg0 a ana\n1",
+        b"hg0 a =\n1",
+        b"hg0 a - -\n1",
+        b"hg0 \xe9 -\n1",
+        b"hg0 " + b"a" * 129 + b" -\n1",
     ],
 )
 def test_a_broken_header_is_refused(header: bytes) -> None:
@@ -107,7 +117,15 @@ def test_a_broken_header_is_refused(header: bytes) -> None:
         decode(header)
 
 
-@pytest.mark.parametrize("message", [encode_message(EVENT), EVENT.data])
+@given(st.from_regex(r"[A-Za-z0-9_.:~-]{1,128}", fullmatch=True), st.text(min_size=1, max_size=140), st.booleans())
+def test_an_ephemeral_event_is_read_as_it_was_sent(event_id: str, user: str, shown: bool) -> None:
+    """It has no place in the log, the time of the gateway, and the sender only where allowed."""
+    word = sender_word(user, shown=shown)
+    event = decode(encode_ephemeral(event_id, word, b"[1]"))
+    assert event == Event("orders.42", b"[1]", event_id, 99, by=read_sender(word))
+
+
+@pytest.mark.parametrize("message", [encode_message(EVENT), EVENT.data, encode_ephemeral("x:1", "", EVENT.data)])
 def test_the_payload_limit_is_exact_and_says_where(message: bytes) -> None:
     """At the limit accepted, below it refused with the payload's size; the header does not count."""
     decode(message, 7)
@@ -135,8 +153,9 @@ def test_a_payload_that_is_not_strict_json_is_refused(payload: bytes) -> None:
     """Invalid JSON would break the packet of every client that gets it."""
     with pytest.raises(NotSerializable):
         decode(payload)
-    with pytest.raises(NotSerializable):
-        decode(encode_message(EVENT)[: -len(EVENT.data)] + payload)
+    for message in (encode_message(EVENT), encode_ephemeral("x:1", "", EVENT.data)):
+        with pytest.raises(NotSerializable):
+            decode(message[: -len(EVENT.data)] + payload)
     with pytest.raises(NotSerializable):
         compact_json(payload)
 

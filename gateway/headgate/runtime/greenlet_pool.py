@@ -18,7 +18,7 @@ from .loop import Idle, Watcher, repeat, spawn
 
 log = structlog.get_logger("headgate.greenlets")
 
-# The greenlets of a burst wait this long for the next one.
+# The greenlets of a burst wait at most this long for the next one.
 REST_S = 1.0
 MAX_IDLE = 256
 
@@ -29,7 +29,6 @@ class GreenletPool:
     def __init__(self) -> None:
         self._idle: list[Idle] = []
         self._ready: deque[Callable[[], object]] = deque()
-        self._spare = 0  # greenlets idle since the last `trim`
         self._timer: Watcher | None = None
 
     @property
@@ -42,7 +41,6 @@ class GreenletPool:
         self._ready.append(function)
         if self._idle:
             self._idle.pop().wake()
-            self._spare = min(self._spare, len(self._idle))
         else:
             spawn(self._work)
 
@@ -57,7 +55,7 @@ class GreenletPool:
             rest = Idle()
             self._idle.append(rest)
             if self._timer is None:
-                self._timer, self._spare = repeat(REST_S, self.trim), 0
+                self._timer = repeat(REST_S, self.trim)
             try:
                 rest.wait()
             except BaseException:
@@ -67,17 +65,12 @@ class GreenletPool:
                 raise
             finally:
                 if not rest.is_woken:
-                    self._forget(rest)
-
-    def _forget(self, rest: Idle) -> None:
-        self._idle.remove(rest)
-        self._spare = min(self._spare, len(self._idle))
+                    self._idle.remove(rest)
 
     def trim(self) -> None:
-        """End the greenlets not needed since the last call. The timer calls it."""
-        for _ in range(self._spare):
-            self._idle.pop(0).wake()  # to nothing
-        self._spare = len(self._idle)
-        if not self._idle and self._timer is not None:
+        """End the idle greenlets. The timer calls it; at most MAX_IDLE are created again, in some milliseconds."""
+        while self._idle:
+            self._idle.pop().wake()  # to nothing
+        if self._timer is not None:
             self._timer.close()
             self._timer = None

@@ -39,15 +39,7 @@ class Frame:
     is_ephemeral = False
 
     def __init__(
-        self,
-        packet: bytes,
-        *,
-        binary: bool = False,
-        attachment: bool = False,
-        topic: str | None = None,
-        offset: int | None = None,
-        payload_bytes: int = 0,
-        time_ms: int = 0,
+        self, packet: bytes, *, binary: bool = False, attachment: bool = False, topic: str | None = None, offset: int | None = None
     ) -> None:
         head = _header(_FIN_BINARY if binary else _FIN_TEXT, len(packet))
         self.wire = head + packet
@@ -56,8 +48,7 @@ class Frame:
         self.attachment = attachment
         self.topic = topic
         self.offset = offset
-        self.payload_bytes = payload_bytes
-        self.time_ms = time_ms
+        self.payload_bytes = self.time_ms = 0
         self.tally: Any = None
 
     @property

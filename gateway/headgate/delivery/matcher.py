@@ -192,33 +192,34 @@ class _Lists(Generic[S]):
 class _Topics(Generic[S]):
     """The topics with a remembered audience, in `audiences`, which is replaced when all are doubted."""
 
-    __slots__ = ("_doubted", "_oldest_first", "_seen_once", "_sorted", "audiences")
+    __slots__ = ("_candidates", "_oldest_first", "_sorted", "audiences")
 
     def __init__(self) -> None:
         self.audiences: dict[str, Audience[S] | None] = {}  # None: forgotten, and remembered at the next use
         self._oldest_first: deque[str] = deque()
         self._sorted: list[str] = []  # a move of 100 KB, for 12,288 topics, takes 2 µs
-        self._seen_once: set[str] = set()
-        self._doubted: dict[str, Audience[S] | None] = {}  # remembered when all were doubted, and not met since
+        # Topics that are remembered at the next use: seen once, or doubted.
+        self._candidates: set[str] = set()
 
     def remember(self, topic: str, audience: Audience[S], room: int) -> None:
         """Remember the audience of an unknown or doubted topic on its second use. `room` is the limit of topics."""
         if topic in self.audiences:
             self.audiences[topic] = audience
-        elif topic in self._doubted or topic in self._seen_once:
-            self._doubted.pop(topic, None)
-            self._seen_once.discard(topic)
+        elif topic in self._candidates:
+            self._candidates.remove(topic)
             for _ in range(2):  # two at a time, as there may have been more patterns before
-                if len(self.audiences) + len(self._doubted) >= room:
-                    self._make_room()
+                if len(self.audiences) >= room:
+                    oldest = self._oldest_first.popleft()
+                    del self.audiences[oldest]
+                    del self._sorted[bisect_left(self._sorted, oldest)]
             self.audiences[topic] = audience
             self._oldest_first.append(topic)
             insort(self._sorted, topic)
         else:
             # Remembering a topic costs as much as matching it twice, and many come only once, such as that of a message.
-            if len(self._seen_once) >= max(room // 2, 1):
-                self._seen_once.pop()
-            self._seen_once.add(topic)
+            if len(self._candidates) >= max(room // 2, 1):
+                self._candidates.pop()
+            self._candidates.add(topic)
 
     def forget(self, pattern: str) -> bool:
         """Forget the topics that a pattern may match; return whether `audiences` was replaced."""
@@ -236,23 +237,10 @@ class _Topics(Generic[S]):
             if start in audiences:
                 audiences[start] = None
             return False
-        if self._doubted and len(audiences) <= MAX_FORGOTTEN:
-            self._doubted.update(audiences)
-        else:
-            self._doubted = audiences
-        self.audiences = {}
+        self.audiences, self._candidates = {}, set(audiences)
         self._oldest_first.clear()
         self._sorted = []
         return True
-
-    def _make_room(self) -> None:
-        """Forget a doubted topic, or else the oldest one."""
-        if self._doubted:
-            self._doubted.popitem()
-            return
-        topic = self._oldest_first.popleft()
-        del self.audiences[topic]
-        del self._sorted[bisect_left(self._sorted, topic)]
 
 
 def _literal_start(pattern: str) -> str:

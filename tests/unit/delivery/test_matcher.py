@@ -123,9 +123,9 @@ class TrieBesideAList(RuleBasedStateMachine):
         topics, unions = self.matcher._topics, self.matcher._unions
         assert topics.audiences is self.matcher._audiences
         assert sorted(topics._oldest_first) == topics._sorted == sorted(topics.audiences)
-        assert not topics._doubted.keys() & topics.audiences.keys()
-        assert len(topics.audiences) + len(topics._doubted) <= self.MAX_TOPICS
-        assert len(topics._seen_once) <= self.MAX_TOPICS
+        assert not topics._candidates & topics.audiences.keys()
+        assert len(topics.audiences) <= self.MAX_TOPICS
+        assert len(topics._candidates) <= self.MAX_TOPICS
         assert len(unions) <= self.MAX_TOPICS
         assert all(union.patterns == patterns for patterns, union in unions.items())
 
@@ -187,7 +187,8 @@ def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
         matcher.match(f"other.{number}")
         matcher.add(f"topic.{number}.#", number)
         matcher.match(f"topic.{number}")
-        assert len(matcher._audiences) + len(matcher._topics._doubted) <= limit
+        assert len(matcher._audiences) <= limit
+        assert len(matcher._topics._candidates) <= limit
         assert len(matcher._unions) <= limit
     assert len(matcher._audiences) == limit
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -42,9 +43,6 @@ _ID = re.compile(rf"{ID_CHARACTERS}{{1,{MAX_ID_LENGTH}}}", re.ASCII)
 _HEADER = re.compile(rb"hg1 ([0-9a-f]{16}) ([1-9][0-9]{0,15}) ([0-9]{1,16}) ([A-Za-z0-9_.:~-]{1,128})")
 _ID_BYTES = re.compile(rb"[A-Za-z0-9_.:~-]{1,128}")
 _TAG_BYTES, _ZERO = len(HEADER_TAG), ord("0")
-# Epochs known to be valid. A log rarely moves to another epoch.
-_MAX_EPOCHS = 64
-_epochs: dict[bytes, str] = {}
 # The position of a fault in msgspec's message, and words for numbers in JavaScript and Python.
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"-?(?:NaN|Infinity)\b")
@@ -141,7 +139,7 @@ def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: i
         or not (event_id.replace(b"-", b"0").isalnum() or _ID_BYTES.fullmatch(event_id))
     ):
         raise _malformed_header()
-    text = _epochs.get(epoch) or _learn_epoch(epoch)
+    text = _read_epoch(epoch)
     if len(data) > max_payload_bytes:
         raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
     check_json(data)
@@ -180,14 +178,12 @@ def _read_origin(parts: list[bytes]) -> tuple[str | None, str | None]:
     return read_traceparent(texts[0], "bus"), by
 
 
-def _learn_epoch(epoch: bytes) -> str:
-    """Check an unknown epoch and remember it, so that all events of an epoch share one str."""
+@lru_cache(maxsize=64)  # a log rarely moves to another epoch
+def _read_epoch(epoch: bytes) -> str:
+    """Check an epoch. All of its events share one str."""
     if len(epoch) != 16 or epoch.strip(b"0123456789abcdef"):
         raise _malformed_header()
-    if len(_epochs) >= _MAX_EPOCHS:
-        del _epochs[next(iter(_epochs))]
-    text = _epochs[epoch] = epoch.decode()
-    return text
+    return epoch.decode()
 
 
 def _malformed_header() -> InvalidEvent:

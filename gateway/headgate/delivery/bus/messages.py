@@ -9,7 +9,7 @@ topic precedes it. `decode` is on the hot path, and runs once for each event.
 
 from __future__ import annotations
 
-from collections import deque
+from functools import lru_cache
 
 from headgate.errors import HeadgateError
 from headgate.events.event import Event, decode_message, read_offset
@@ -18,7 +18,7 @@ from headgate.redis.keys import channel_prefix, mixed_prefix
 
 # The first word of a reply with a message.
 MESSAGES = (b"pmessage", b"message", b"smessage")
-# Topics known to be valid, some 200 bytes each. The oldest one goes first.
+# Topics known to be valid, some 200 bytes each.
 MAX_KNOWN_TOPICS = 16_384
 # The last byte of the prefix of users' channels and of the feed channel, and of no other.
 _SLASH = ord("/")
@@ -27,15 +27,13 @@ _SLASH = ord("/")
 class Messages:
     """The messages of one namespace, on one connection at a time. An event above `max_payload_bytes` is a fault."""
 
-    __slots__ = ("_last_channel", "_mark_at", "_max_payload_bytes", "_oldest_first", "_prefix_bytes", "_sources", "_topics")
+    __slots__ = ("_last_channel", "_mark_at", "_max_payload_bytes", "_prefix_bytes", "_sources")
 
     def __init__(self, namespace: str, max_payload_bytes: int, database: int = 0) -> None:
         self._max_payload_bytes = max_payload_bytes
         self._prefix_bytes = len(channel_prefix(namespace, database))
         # The index of that slash, in channels with messages that begin with the topic.
         self._mark_at = len(mixed_prefix(namespace, database)) - 1
-        self._topics: dict[bytes, str] = {}
-        self._oldest_first: deque[bytes] = deque()  # the keys of `_topics`
         self._last_channel, self._sources = b"", set[bytes]()  # of the last message, with the sources that brought it
 
     def decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
@@ -45,19 +43,9 @@ class Messages:
         else:
             name = channel[self._prefix_bytes :]
         try:
-            topic = self._topics.get(name) or self._learn(name)
-            return decode_message(topic, message, self._max_payload_bytes, now_ms)
+            return decode_message(_topic(name), message, self._max_payload_bytes, now_ms)
         except HeadgateError as error:
             return error
-
-    def _learn(self, name: bytes) -> str:
-        """Check and remember an unknown topic. Its events share one string, which also spares the matcher a comparison."""
-        topic = check_topic(name[: MAX_TOPIC_BYTES + 1].decode("ascii", "replace"))
-        if len(self._topics) >= MAX_KNOWN_TOPICS:
-            del self._topics[self._oldest_first.popleft()]
-        self._topics[name] = topic
-        self._oldest_first.append(name)
-        return topic
 
     def claimed_place(self, channel: bytes, message: bytes) -> tuple[str, int] | None:
         """Return the epoch and offset that a message claims, even without a valid event; None if it claims none."""
@@ -78,3 +66,9 @@ class Messages:
     def forget_copies(self) -> None:
         """Treat the next message as no copy, as sources may change from here on."""
         self._last_channel, self._sources = b"", set()
+
+
+@lru_cache(maxsize=MAX_KNOWN_TOPICS)
+def _topic(name: bytes) -> str:
+    """Check a topic. Its events share one string, which also spares the matcher a comparison."""
+    return check_topic(name[: MAX_TOPIC_BYTES + 1].decode("ascii", "replace"))

@@ -314,16 +314,6 @@ describe("a load that fails", () => {
     await answer(1, 8);
     assert.deepEqual([list.status, calls], ["current", ["reset 7", "reset 8"]]);
   });
-
-  it("refuses what is no function, no option and no pattern when it is made, and names it", () => {
-    const { reset, apply } = options;
-    assert.throws(() => load(gate, "orders.#", undefined, { reset, apply }), /load: fetch must be function, not undefined/);
-    assert.throws(() => load(gate, "orders.#", fetch), /load: reset must be function, not undefined/);
-    assert.throws(() => load(gate, "orders.#", fetch, { reset }), /load: apply must be function, not undefined/);
-    assert.throws(() => load(gate, "orders.#", fetch, { reset, apply, timeoutMs: 0 }), /load: timeoutMs must be a number from 1/);
-    assert.throws(() => load(gate, "a b", fetch, { reset, apply }), { code: "invalid_pattern" });
-    assert.deepEqual(gate.state.subscriptions, {});
-  });
 });
 
 describe("a load that has ended", () => {

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
@@ -16,8 +17,15 @@ from tests.support.gateway_process import GatewayProcess, StartGateway
 
 DEADLINE_MS = 30_000
 VIEWPORT: ViewportSize = {"width": 1360, "height": 900}
+# The application around the browser client, and its settings.
+CLIENT_APPLICATION = "tests.e2e.client_app:app"
+CLIENT_SETTINGS = {
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
+}
 
 OpenBoard = Callable[..., BoardPage]
+NewPage = Callable[[], Page]
 
 
 @pytest.fixture(scope="package")
@@ -37,6 +45,28 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     opened.set_default_timeout(DEADLINE_MS)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def new_page(context: BrowserContext) -> Iterator[NewPage]:
+    """Open tabs. An error in the page of one, or one that its policy forbids, fails the test."""
+    faults: list[str] = []
+
+    def open_one() -> Page:
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: faults.append(message.text) if "Security Policy" in message.text else None)
+        return page
+
+    yield open_one
+    assert faults == []
+
+
+@pytest.fixture(scope="module")
+def site(start_module_gateway: StartGateway, request: pytest.FixtureRequest) -> GatewayProcess:
+    """The application of client_app.py, with a private Redis and the further `SETTINGS` of a module."""
+    settings = CLIENT_SETTINGS | getattr(request.module, "SETTINGS", {})
+    return start_module_gateway(settings, CLIENT_APPLICATION)
 
 
 @pytest.fixture

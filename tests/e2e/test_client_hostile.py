@@ -1,19 +1,15 @@
 """Forty hostile payloads through the browser client into a page, as data and as model attributes. None runs."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
 from tests.e2e.conftest import OpenBoard, wait_until
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.gateway_process import GatewayProcess
 
-ROOT = str(Path(__file__).parents[2])
-SETTINGS = {"PYTHONPATH": ROOT, "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests"}
 _RUN = "window.pwned=1"
 TEXTS = [
     f"<script>{_RUN}</script>",
@@ -68,13 +64,7 @@ SHAPES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def site(start_module_gateway: StartGateway) -> GatewayProcess:
-    """The application of client_app.py, with a private Redis."""
-    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
-
-
-def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site: GatewayProcess) -> None:
+def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site: GatewayProcess, publisher: Publisher) -> None:
     """Through handlers and LiveCollection, under a policy that forbids making markup or code from text."""
     assert len(TEXTS) == 40
     page = browser.new_page()
@@ -83,14 +73,12 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.goto(f"{site.url}/client")
     wait_until(page, "page.gate.state.connection === 'up'")
-    publisher = Publisher(find_private_redis(site.folder / "data"))
     for number, text in enumerate(TEXTS):
         publisher.publish(f"orders.{number}.created", {"id": number, "note": text, text[:100]: text})
     for number, shape in enumerate(SHAPES):
         publisher.publish(f"orders.shape{number}.created", msgspec.Raw(shape.encode()))
         publisher.publish("orders.__proto__.created", msgspec.Raw(shape.encode()))
     publisher.publish("numbers.last", 1)
-    publisher.close()
     wait_until(page, "page.seen.includes(1)")
     shown = page.locator("#list li").all_text_contents()
     assert shown[: len(TEXTS)] == TEXTS

@@ -2,28 +2,22 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, wait_until
+from tests.e2e.conftest import DEADLINE_MS, NewPage, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.chromium import BROWSER_SWITCHES
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.gateway_process import GatewayProcess
 
-ROOT = str(Path(__file__).parents[2])
 # A client refreshes after 0.8 of a token's life, and the gateway lets it be late by the leeway, for slow machines.
 LIFE_S = 3
 LEEWAY_S = 10
-SETTINGS = {
-    "PYTHONPATH": ROOT,
-    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-    "HEADGATE_TOKEN_LEEWAY_S": str(LEEWAY_S),
-}
+SETTINGS = {"HEADGATE_TOKEN_LEEWAY_S": str(LEEWAY_S)}
 POLL_MS = 20
 LATE_MS = 300
 BATCH_EVENTS = 500
@@ -31,26 +25,17 @@ BATCH_EVENTS = 500
 OpenPage = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
-def site(start_module_gateway: StartGateway) -> GatewayProcess:
-    """The application of client_app.py, with a private Redis."""
-    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
-
-
 @pytest.fixture
-def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPage]:
-    """Open the client's page in a tab and return when it is connected. A page that raised an error fails its test."""
-    faults: list[str] = []
+def open_page(new_page: NewPage, site: GatewayProcess) -> OpenPage:
+    """Open the client's page in a tab and return when it is connected."""
 
     def open_one(query: str = "") -> Page:
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        page = new_page()
         page.goto(f"{site.url}/client?{query}")
         wait_until_up(page)
         return page
 
-    yield open_one
-    assert faults == []
+    return open_one
 
 
 def wait_until_up(page: Page) -> None:

@@ -1,16 +1,14 @@
 """Presence in Chromium: two users with two tabs each at two gateways. `make nightly` kills one of these."""
 
 import time
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.conftest import CLIENT_APPLICATION, CLIENT_SETTINGS, DEADLINE_MS
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 POLL_MS = 20
-APPLICATION = "tests.e2e.client_app:app"
 
 
 def wait_until(page: Page, shown: str) -> None:
@@ -23,13 +21,7 @@ def wait_until(page: Page, shown: str) -> None:
 
 def start(start_gateway: StartGateway, redis_url: str, **more: str) -> GatewayProcess:
     """Start a gateway; `more` settings."""
-    settings = {
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-        "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-        "HEADGATE_REDIS_URL": redis_url,
-        **more,
-    }
-    return start_gateway(settings, APPLICATION)
+    return start_gateway({**CLIENT_SETTINGS, "HEADGATE_REDIS_URL": redis_url, **more}, CLIENT_APPLICATION)
 
 
 def open_tab(context: BrowserContext, gateway: GatewayProcess, user: str, name: str) -> Page:

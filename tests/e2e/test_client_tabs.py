@@ -2,9 +2,8 @@
 
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page
@@ -15,39 +14,26 @@ from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.questions import AtBrowsers
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, wait_until
+from tests.e2e.conftest import DEADLINE_MS, NewPage, wait_until
 from tests.e2e.hidden_page import HiddenPage
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.gateway_process import GatewayProcess
 
-SETTINGS = {
-    "PYTHONPATH": str(Path(__file__).parents[2]),
-    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-}
 POLL_MS = 20
 
 OpenTab = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
-def site(start_module_gateway: StartGateway) -> GatewayProcess:
-    """The application of client_app.py, with a private Redis."""
-    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
-
-
 @pytest.fixture
-def open_tab(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenTab]:
-    """Open a tab and return when it is connected. A page that raised an error fails its test."""
-    faults: list[str] = []
+def open_tab(new_page: NewPage, site: GatewayProcess) -> OpenTab:
+    """Open a tab and return when it is connected."""
 
     def open_one(user: str = "ann") -> Page:
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        page = new_page()
         page.goto(f"{site.url}/tabs?user={user}")
         wait_until(page, "window.page?.gate.status === 'live'")
         return page
 
-    yield open_one
-    assert faults == []
+    return open_one
 
 
 def clients(site: GatewayProcess) -> float:

@@ -1,37 +1,19 @@
 """The ways of the browser client in Chromium: a WebSocket, a stream over HTTP where none gets through, socket.io-client."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, WebSocketRoute
+from playwright.sync_api import Page, Route, WebSocketRoute
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, wait_until
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.e2e.conftest import DEADLINE_MS, NewPage, wait_until
+from tests.support.gateway_process import GatewayProcess
 
-SETTINGS = {
-    "PYTHONPATH": str(Path(__file__).parents[2]),
-    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-}
 FALLBACK, SOCKET_IO = "/assets/headgate.http.js", "/assets/headgate.socket.io.js"
 
 
-@pytest.fixture(scope="module")
-def site(start_module_gateway: StartGateway) -> GatewayProcess:
-    """The application of client_app.py, with a private Redis."""
-    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
-
-
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A tab; an error in its page, or one that its policy forbids, fails the test."""
-    faults: list[str] = []
-    opened = context.new_page()
-    opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda message: faults.append(message.text) if "Security Policy" in message.text else None)
-    yield opened
-    assert faults == []
+def page(new_page: NewPage) -> Page:
+    """A tab."""
+    return new_page()
 
 
 def requests_of(page: Page) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
@@ -10,16 +9,12 @@ from playwright.sync_api import BrowserContext, Page
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.keys import log_key
-from tests.e2e.conftest import wait_until
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.e2e.conftest import NewPage, wait_until
+from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import COPY_EVERY_KEY, PUT_BACK
 
-SETTINGS = {
-    "PYTHONPATH": str(Path(__file__).parents[2]),
-    "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-    # Half of it is an outbox's own pace. At 50 per second, 200 publishes would take six seconds.
-    "HEADGATE_INBOUND_PER_S": "2000",
-}
+# Half of it is an outbox's own pace. At 50 per second, 200 publishes would take six seconds.
+SETTINGS = {"HEADGATE_INBOUND_PER_S": "2000"}
 
 # As WebKit keeps a page in its back/forward cache: it hears nothing, its locks are taken away, and it gets no others.
 KEEP = """
@@ -60,14 +55,6 @@ HOLD_TURN = """() => {
   navigator.locks.request(`headgate outbox ${page.gate.address} ann`, () => new Promise((done) => { window.letGo = done; }));
 }"""
 
-OpenPage = Callable[[], Page]
-
-
-@pytest.fixture(scope="module")
-def site(start_module_gateway: StartGateway) -> GatewayProcess:
-    """The application of client_app.py, with a private Redis."""
-    return start_module_gateway(SETTINGS, "tests.e2e.client_app:app")
-
 
 @pytest.fixture(scope="module")
 def redis(site: GatewayProcess) -> Iterator[Client]:
@@ -79,19 +66,16 @@ def redis(site: GatewayProcess) -> Iterator[Client]:
 
 
 @pytest.fixture
-def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPage]:
-    """Open the page in a tab and return when its service worker has it. A page that raised an error fails its test."""
-    faults: list[str] = []
+def open_page(new_page: NewPage, site: GatewayProcess) -> NewPage:
+    """Open the page in a tab and return when its service worker has it."""
 
     def open_one() -> Page:
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        page = new_page()
         page.goto(f"{site.url}/outbox")
         wait_until(page, "window.page !== undefined")
         return page
 
-    yield open_one
-    assert faults == []
+    return open_one
 
 
 @pytest.fixture
@@ -128,7 +112,7 @@ def wait_until_sent(page: Page) -> None:
 
 
 def test_publishes_of_a_page_without_network_survive_its_reload(
-    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+    open_page: NewPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
     """Fifty, kept over a reload without network. The log has each once, in order, and the new page learns of each.
 
@@ -152,7 +136,7 @@ def test_publishes_of_a_page_without_network_survive_its_reload(
     assert page.evaluate("page.fates") == ["published"]
 
 
-def test_reloads_in_the_middle_of_sending_publish_nothing_twice(open_page: OpenPage, logged: Callable[[], list[int]]) -> None:
+def test_reloads_in_the_middle_of_sending_publish_nothing_twice(open_page: NewPage, logged: Callable[[], list[int]]) -> None:
     """An entry without an answer after a reload is sent again under its id."""
     page = open_page()
     wait_until_up(page)
@@ -167,7 +151,7 @@ def test_reloads_in_the_middle_of_sending_publish_nothing_twice(open_page: OpenP
 
 
 def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
-    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+    open_page: NewPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
     """Each tab's promises are settled there, whichever tab has sent its entries. After its end the others report its entries."""
     one, two, third = open_page(), open_page(), open_page()
@@ -188,7 +172,7 @@ def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
 
 
 def test_a_page_in_the_back_forward_cache_holds_up_no_other_and_learns_what_came_of_its_publishes(
-    open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
+    open_page: NewPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
     """It leaves in a transaction, which it ends, and while it waits for its turn. Another page sends what it has kept."""
     context.add_init_script(KEEP)
@@ -210,7 +194,7 @@ def test_a_page_in_the_back_forward_cache_holds_up_no_other_and_learns_what_came
 
 
 def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
-    open_page: OpenPage, context: BrowserContext, site: GatewayProcess, logged: Callable[[], list[int]]
+    open_page: NewPage, context: BrowserContext, site: GatewayProcess, logged: Callable[[], list[int]]
 ) -> None:
     """As when the user deletes the site's data, the browser closes the database under the page."""
     page = open_page()
@@ -226,7 +210,7 @@ def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
 
 
 def test_publishes_that_redis_loses_after_their_receipts_are_sent_again(
-    open_page: OpenPage, site: GatewayProcess, redis: Client, logged: Callable[[], list[int]]
+    open_page: NewPage, site: GatewayProcess, redis: Client, logged: Callable[[], list[int]]
 ) -> None:
     """Redis goes on with data that are a moment older. A page gets new receipts for the lost events, and for nothing else.
 

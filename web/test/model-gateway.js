@@ -301,6 +301,164 @@ export class Reader {
   }
 }
 
+/**
+ * One client's connection: socket.io-client's interface, the messages under way, and the gateway's end of it. Its owner adds `arrives(auth, nth)` for a
+ * CONNECT, and `answer(name, body)`, which returns the answer to a request and a function to be called when it is delivered.
+ */
+export class Link extends Listened {
+  reader;
+  isConnected = false;
+  /** Whether the gateway answers no request for now. */
+  holds = false;
+  /** The client's patterns with their policies; `catch_up` is undefined. @type {Map<string, string | undefined>} */
+  subscribed = new Map();
+  /** Messages under way: events and notices in order, acknowledgements that may overtake them, requests. */
+  lane = [];
+  acks = [];
+  #requests = [];
+  /** Counts connections and their ends. */
+  nth = 0;
+
+  /** @param {Log} log */
+  constructor(log) {
+    super();
+    this.log = log;
+    this.reader = new Reader(log);
+  }
+
+  // Called by the client.
+
+  io = (_address, options) => Object.assign(this, { options });
+
+  connect() {
+    const nth = ++this.nth;
+    this.options.auth((auth) => nth === this.nth && this.isAlive() && this.arrives(wired(auth), nth));
+  }
+
+  disconnect() {
+    this.gone("io client disconnect");
+  }
+
+  timeout() {
+    return {
+      emitWithAck: (name, body) =>
+        new Promise((resolve, reject) => {
+          const lost = () => reject(new Error("socket has been disconnected"));
+          if (!this.isConnected) return lost();
+          const act = () => {
+            const [reply, delivered] = this.answer(name, wired(body));
+            this.acks.push({ lost, act: () => resolve(reply, delivered?.()) });
+          };
+          this.#requests.push({ lost, act });
+        }),
+    };
+  }
+
+  isAlive() {
+    return true;
+  }
+
+  // The gateway's end.
+
+  /** A CONNECT has been welcomed: continue after `from`, or report what the log has lost of the position. */
+  resumed(resume, from) {
+    if (!resume) return;
+    if (!from) this.lost();
+    else if (from.offset < resume.offset) this.rolledBack(from.offset, resume.offset);
+  }
+
+  /** Serve some of the log to a client that reads it. Return whether it does. */
+  read() {
+    if (!this.isConnected || !this.reader.isReading) return false;
+    this.reader.read([...this.subscribed.keys()], (entry) => this.event(entry, true), (...range) => this.gap("trimmed", ...range));
+    return true;
+  }
+
+  gap(reason, from, to, covers, more = {}) {
+    const numbers = { from, to, count: from === null ? null : to - from + 1, bytes: 0 };
+    const gone = covers.filter((entry) => this.log.log[entry.offset - 1] !== entry).map(idOf);
+    this.emit("gap", { patterns: [...this.subscribed.keys()], ...numbers, reason, recoverable: false, ...more, covers: covers.map(idOf), gone });
+  }
+
+  event(entry, replayed) {
+    this.send(() => this.receive("event", entry.topic, entry, metaOf(entry, replayed)));
+  }
+
+  cursor(offset = this.log.head) {
+    this.emit("cursor", { epoch: this.log.epoch, offset });
+  }
+
+  moving() {
+    if (this.isConnected) this.emit("status", { moving: { reason: "deploy", within_s: 0.01 } });
+  }
+
+  /** The log is another one, and earlier events count as lost. */
+  lost() {
+    this.reader.end();
+    this.gap("log_lost", null, null, this.log.history);
+    this.cursor();
+  }
+
+  /** The log continues after an offset, without its last events. @param {number} end @param {number} was its head before */
+  rolled(end, was) {
+    const { place, position } = this.reader.cutBack(end, was);
+    if (place > end) this.rolledBack(end, place);
+    else this.cursor(position);
+  }
+
+  rolledBack(end, to) {
+    this.gap("rolled_back", end + 1, to, this.log.gone(end, to), { epoch: this.log.epoch });
+  }
+
+  // The network.
+
+  /** A message on its way arrives, or a reader gets some of the log. Return whether there was anything. */
+  step() {
+    const ways = [this.lane, ...(this.holds ? [] : [this.acks, this.#requests])].filter(({ length }) => length);
+    const nth = this.log.world.below(ways.length + (this.isConnected && this.reader.isReading ? 1 : 0));
+    if (!ways[nth]) return this.read();
+    ways[nth].shift().act();
+    return true;
+  }
+
+  /** Return how many messages are under way. */
+  underWay() {
+    return this.lane.length + (this.holds ? 0 : this.acks.length + this.#requests.length);
+  }
+
+  cut() {
+    this.gone("transport close");
+  }
+
+  gone(reason) {
+    const was = this.isConnected;
+    this.isConnected = this.reader.isReading = false;
+    this.nth++;
+    const lost = [this.lane, this.acks, this.#requests].flatMap((way) => way.splice(0));
+    if (was && this.isAlive()) this.tell("disconnect", reason);
+    for (const each of lost) each.lost?.();
+  }
+
+  send(act) {
+    this.lane.push({ act });
+  }
+
+  emit(name, body, delivered) {
+    this.send(() => {
+      delivered?.();
+      this.receive(name, wired(body));
+    });
+  }
+
+  receive(name, ...args) {
+    for (const listener of this._any) listener(name, ...args);
+  }
+
+  tell(name, ...args) {
+    this._listeners.get(name)?.(...args);
+  }
+}
+
 class ModelGateway extends Log {
   /** The outcome of the next CONNECT. @type {"accept" | "refuse" | "fail" | "silence"} */
   next = "accept";
@@ -320,95 +478,51 @@ class ModelGateway extends Log {
   handled = () => {};
   #asks = new Map();
   #welcomed = false;
-  /** Messages under way: events and notices in order, acknowledgements that may overtake them, requests. */
-  #lane = [];
-  #acks = [];
-  #requests = [];
-  #connected = false;
-  /** Patterns with their policies. @type {Map<string, string | undefined>} */
-  #subscribed = new Map();
-  #reader = new Reader(this);
+  #link = new Link(this);
   /** The events that a full queue leaves out, while it is full. @type {object[] | null} */
   #dropped = null;
   /** The newest events of topics that it keeps for policy `latest`. @type {Map<string, object>} */
   #kept = new Map();
-  #nth = 0;
   #sent = 0;
 
-  #socket = new Listened();
-
-  // Called by the client: socket.io-client's interface.
-
-  io = (_address, options) => {
-    this.options = options;
-    const { connect, disconnect, timeout } = this;
-    return Object.assign(this.#socket, { connect: connect.bind(this), disconnect: disconnect.bind(this), timeout: timeout.bind(this) });
-  };
-
-  connect() {
-    const nth = ++this.#nth;
-    this.options.auth((auth) => {
-      if (nth === this.#nth) this.#connectArrives(wired(auth), nth);
-    });
+  constructor(world) {
+    super(world);
+    Object.assign(this.#link, { arrives: (auth, nth) => this.#connectArrives(auth, nth), answer: (name, body) => this.#answer(name, body) });
   }
 
-  disconnect() {
-    this.#gone("io client disconnect");
-  }
-
-  timeout() {
-    return {
-      emitWithAck: (name, body) =>
-        new Promise((resolve, reject) => {
-          const lost = () => reject(new Error("socket has been disconnected"));
-          if (!this.#connected) return lost();
-          const act = () => {
-            const [reply, delivered] = this.#answer(name, wired(body));
-            this.#acks.push({ lost, act: () => resolve(reply, delivered?.()) });
-          };
-          this.#requests.push({ lost, act });
-        }),
-    };
-  }
-
-  // The gateway.
+  io = this.#link.io;
 
   #connectArrives({ resume, subscriptions }, nth) {
+    const link = this.#link;
     const how = this.next;
     this.next = "accept";
-    const ifPresent = (act) => () => nth === this.#nth && act();
+    const fails = (error) => link.send(() => nth === link.nth && link.tell("connect_error", error));
     if (how === "silence") return;
-    if (how === "fail") return this.#lane.push({ act: ifPresent(() => this.#tell("connect_error", new Error("xhr poll error"))) });
-    if (how === "refuse") {
-      const data = { code: "unauthorized", message: "no", retry: false };
-      return this.#lane.push({ act: ifPresent(() => this.#tell("connect_error", Object.assign(new Error("no"), { data }))) });
-    }
-    this.#connected = true;
+    if (how === "fail") return fails(new Error("xhr poll error"));
+    if (how === "refuse") return fails(Object.assign(new Error("no"), { data: { code: "unauthorized", message: "no", retry: false } }));
+    link.isConnected = true;
+    this.#welcomed = false;
     if (resume) this.resumes(resume, subscriptions.map(({ pattern }) => pattern));
     const results = subscriptions.map(({ pattern }) => this.#doubt(pattern) ?? { pattern, ok: true });
     subscriptions = subscriptions.filter((_, nth) => results[nth].ok);
-    this.#subscribed = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
+    link.subscribed = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
     this.#dropped = null;
     this.#kept.clear();
     const { from, welcome } = this.resume(resume);
     const base = from ?? { epoch: this.epoch, offset: this.head };
-    this.#reader.begin(base.offset, Boolean(from));
-    for (const { pattern, since } of subscriptions) if (since) results.find((each) => each.pattern === pattern).after = this.#reader.past(pattern, since);
-    this.#emit("welcome", {
-      session: `s${nth}`, ...welcome,
-      subscriptions: results,
-    }, () => {
+    link.reader.begin(base.offset, Boolean(from));
+    for (const { pattern, since } of subscriptions) if (since) results.find((each) => each.pattern === pattern).after = link.reader.past(pattern, since);
+    link.emit("welcome", { session: `s${nth}`, ...welcome, subscriptions: results }, () => {
       this.#welcomed = true;
       for (const { pattern, since } of subscriptions) this.#began(pattern, since, { ...base, ...since }, results.find((each) => each.pattern === pattern).after);
     });
-    if (!resume) return;
-    if (!from) this.#lost();
-    else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
+    link.resumed(resume, from);
   }
 
   #answer(name, body) {
     const { pattern, overflow, since, epoch: of, ask, handled } = body;
     const { epoch, head } = this;
+    const { reader, subscribed } = this.#link;
     if (name === "handled") {
       const asked = this.#asks.get(ask);
       if (handled && of === asked.epoch) this.handled(asked.entry);
@@ -417,24 +531,24 @@ class ModelGateway extends Log {
     if (name === "replay") return [this.replay(body)];
     if (name === "unsubscribe") {
       this.relieve();
-      this.#subscribed.delete(pattern);
-      this.#reader.leave(pattern);
+      subscribed.delete(pattern);
+      reader.leave(pattern);
       return [{ ok: true }];
     }
     const refusal = this.#doubt(pattern);
     if (refusal) return [refusal];
     // A gap is of the subscriptions that there were.
     this.relieve();
-    const isNew = !this.#subscribed.has(pattern);
-    this.#subscribed.set(pattern, overflow);
+    const isNew = !subscribed.has(pattern);
+    subscribed.set(pattern, overflow);
     let offset = head;
     let start;
     if (since) {
-      start = this.#reader.past(pattern, since, isNew);
+      start = reader.past(pattern, since, isNew);
       // An epoch of which nothing is left is not in the lineage, and brings all of the log. The page asks for the part that it lacks.
       if (!since.last) offset = Math.max(start, since.epoch === undefined ? since.offset : this.lines.shared(epoch, since));
     }
-    else if (isNew) this.#reader.join(pattern);
+    else if (isNew) reader.join(pattern);
     return [{ ok: true, pattern, epoch, offset: head, after: start }, () => this.#began(pattern, since, { epoch, offset }, start)];
   }
 
@@ -452,43 +566,31 @@ class ModelGateway extends Log {
     return { pattern, ok: false, error: { code: "authorize_failed", message: "no", retry: true, retry_after_s: 1, action: "subscribe to", name: pattern } };
   }
 
+  /** Whether the client gets events as they are published. */
+  get #isLive() {
+    return this.#link.isConnected && !this.#link.reader.isReading;
+  }
+
   /** The client has other grants, and the application was asked again. The notice may overtake events. */
   reauthorize() {
-    if (!this.#welcomed || !this.#connected) return;
+    const { isConnected, subscribed, reader, lane } = this.#link;
+    if (!this.#welcomed || !isConnected) return;
     this.relieve();
-    for (const pattern of [...this.#subscribed.keys()]) {
+    for (const pattern of [...subscribed.keys()]) {
       const ended = this.#doubt(pattern);
       if (!ended) continue;
-      this.#subscribed.delete(pattern);
-      this.#reader.leave(pattern);
-      const act = () => this.#receive("status", { ended: [ended] });
-      this.#lane.splice(this.world.below(this.#lane.length + 1), 0, { act });
+      subscribed.delete(pattern);
+      reader.leave(pattern);
+      lane.splice(this.world.below(lane.length + 1), 0, { act: () => this.#link.receive("status", { ended: [ended] }) });
     }
-  }
-
-  /** Serve some of the log to a client that reads it. Return whether it does. */
-  #read() {
-    if (!this.#connected || !this.#reader.isReading) return false;
-    this.#reader.read([...this.#subscribed.keys()], (entry) => this.#event(entry, true), (...range) => this.#gap("trimmed", ...range));
-    return true;
-  }
-
-  #gap(reason, from, to, covers, more = {}) {
-    const numbers = { from, to, count: from === null ? null : to - from + 1, bytes: 0 };
-    const gone = covers.filter((entry) => this.log[entry.offset - 1] !== entry).map(idOf);
-    this.#emit("gap", { patterns: [...this.#subscribed.keys()], ...numbers, reason, recoverable: false, ...more, covers: covers.map(idOf), gone });
-  }
-
-  #event(entry, replayed) {
-    this.#send(() => this.#receive("event", entry.topic, entry, metaOf(entry, replayed)));
   }
 
   publish(topic) {
     const entry = this.write(topic);
-    if (!this.#connected || this.#reader.isReading) return;
-    const policies = [...this.#subscribed].filter(([pattern]) => matches(pattern, topic)).map(([, policy]) => policy);
+    if (!this.#isLive) return;
+    const policies = [...this.#link.subscribed].filter(([pattern]) => matches(pattern, topic)).map(([, policy]) => policy);
     if (!policies.length) return;
-    if (!this.#dropped) this.#event(entry, false);
+    if (!this.#dropped) this.#link.event(entry, false);
     else if (policies.every((policy) => policy === "drop")) this.#dropped.push(entry);
     else if (policies.includes(undefined)) this.#readFrom(entry.offset - 1);
     else {
@@ -499,25 +601,25 @@ class ModelGateway extends Log {
 
   /** An event for this client alone, which is in no log. @param {string} topic */
   send(topic) {
-    if (!this.#connected) return;
+    if (!this.#link.isConnected) return;
     const sent = ++this.#sent;
-    this.#send(() => this.#receive("event", topic, { sent }, { id: `s${sent}`, time: 0 }));
+    this.#link.send(() => this.#link.receive("event", topic, { sent }, { id: `s${sent}`, time: 0 }));
   }
 
   /** Ask the page whether handlers have had an event of the log, in its turn or ahead of messages on their way. */
   ask() {
     const entry = this.log[this.world.below(this.head)];
-    if (!this.#connected || !entry) return;
+    if (!this.#link.isConnected || !entry) return;
     const ask = this.#asks.size;
     this.#asks.set(ask, { entry, epoch: this.epoch });
-    const act = () => this.#receive("handled", { ask, offset: entry.offset });
-    if (this.#welcomed && this.world.below(2)) this.#acks.push({ act });
-    else this.#send(act);
+    const act = () => this.#link.receive("handled", { ask, offset: entry.offset });
+    if (this.#welcomed && this.world.below(2)) this.#link.acks.push({ act });
+    else this.#link.send(act);
   }
 
-  /** The client's queue is full for policies \`drop\` and \`latest\`, or is not any more. */
+  /** The client's queue is full for policies `drop` and `latest`, or is not any more. */
   full() {
-    if (!this.#connected || this.#reader.isReading) return;
+    if (!this.#isLive) return;
     if (this.#dropped) this.relieve();
     else this.#dropped = [];
   }
@@ -529,38 +631,30 @@ class ModelGateway extends Log {
     this.#dropped = null;
     this.#kept.clear();
     if (left?.length) this.#reportLeft(left);
-    for (const entry of kept) this.#event(entry, false);
+    for (const entry of kept) this.#link.event(entry, false);
   }
 
   #reportLeft(left) {
-    const patterns = [...this.#subscribed.keys()].filter((pattern) => left.some(({ topic }) => matches(pattern, topic)));
+    const patterns = [...this.#link.subscribed.keys()].filter((pattern) => left.some(({ topic }) => matches(pattern, topic)));
     const [{ offset: from }, { offset: to }] = [left[0], left.at(-1)];
-    this.#gap("overflow", from, to, left, { patterns, count: left.length, recoverable: true });
+    this.#link.gap("overflow", from, to, left, { patterns, count: left.length, recoverable: true });
   }
 
   /** The client lags, and the log brings its next events. */
   behind() {
-    if (!this.#connected || this.#reader.isReading) return;
-    this.#readFrom(this.head);
+    if (this.#isLive) this.#readFrom(this.head);
   }
 
   #readFrom(offset) {
     this.relieve();
-    this.#reader.begin(offset, true);
+    this.#link.reader.begin(offset, true);
   }
 
   /** Redis comes back empty. */
   lose() {
     this.relieve();
     this.empty();
-    if (this.#connected) this.#lost();
-  }
-
-  /** The log is another one, and earlier events count as lost. */
-  #lost() {
-    this.#reader.end();
-    this.#gap("log_lost", null, null, this.history);
-    this.#emit("cursor", { epoch: this.epoch, offset: this.head });
+    if (this.#link.isConnected) this.#link.lost();
   }
 
   /** Another Redis process continues the log, without its last events. @param {number} without */
@@ -568,67 +662,16 @@ class ModelGateway extends Log {
     this.relieve();
     const was = this.head;
     const end = this.cutBack(without);
-    if (!this.#connected) return;
-    const { place, position } = this.#reader.cutBack(end, was);
-    if (place > end) this.#rolledBack(end, place);
-    else this.#emit("cursor", { epoch: this.epoch, offset: position });
-  }
-
-  #rolledBack(end, to) {
-    this.#gap("rolled_back", end + 1, to, this.gone(end, to), { epoch: this.epoch });
-  }
-
-  moving() {
-    if (this.#connected) this.#emit("status", { moving: { reason: "deploy", within_s: 0.01 } });
+    if (this.#link.isConnected) this.#link.rolled(end, was);
   }
 
   heartbeat() {
-    if (this.#connected && !this.#reader.isReading && !this.#dropped) this.#emit("cursor", { epoch: this.epoch, offset: this.head });
+    if (this.#isLive && !this.#dropped) this.#link.cursor();
   }
 
-  // The network.
-
-  /** A message on its way arrives, or a reader gets some of the log. Return whether there was anything. */
-  deliver() {
-    const ways = [this.#lane, this.#acks, this.#requests].filter(({ length }) => length);
-    const nth = this.world.below(ways.length + (this.#connected && this.#reader.isReading ? 1 : 0));
-    if (!ways[nth]) return this.#read();
-    ways[nth].shift().act();
-    return true;
-  }
-
-  cut() {
-    this.#gone("transport close");
-  }
-
-  #send(act) {
-    this.#lane.push({ act });
-  }
-
-  #emit(name, body, delivered, then) {
-    this.#send(() => {
-      delivered?.();
-      this.#receive(name, body);
-      then?.();
-    });
-  }
-
-  #receive(name, ...args) {
-    for (const listener of this.#socket._any) listener(name, ...args);
-  }
-
-  #tell(name, ...args) {
-    this.#socket._listeners.get(name)?.(...args);
-  }
-
-  #gone(reason) {
-    const was = this.#connected;
-    this.#connected = this.#reader.isReading = this.#welcomed = false;
-    this.#nth++;
-    const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
-    if (was) this.#tell("disconnect", reason);
-    for (const each of lost) each.lost?.();
-  }
+  moving = () => this.#link.moving();
+  deliver = () => this.#link.step();
+  cut = () => this.#link.cut();
 }
 
 export const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;

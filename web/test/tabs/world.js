@@ -5,8 +5,8 @@
  * one sender; locks are granted in order of the requests, end with their tab, and can be stolen. A tab may be killed, frozen (its messages
  * wait) or put into the back/forward cache. The gateway keeps a log with its lineage and answers as docs/protocol.md says.
  */
-import { Listened, wired } from "../listened.js";
-import { idOf, Log, matches, metaOf, Reader } from "../model-gateway.js";
+import { wired } from "../listened.js";
+import { Link, Log, matches } from "../model-gateway.js";
 
 export class Browser {
   /** Open channels. */
@@ -192,7 +192,7 @@ export class Gateway extends Log {
   #tellPresence(topic, but) {
     const members = this.#members();
     const notice = { topic, copy: "c", base: this.versions, version: ++this.versions, members, left: members.length ? [] : ["ann"] };
-    for (const each of this.present) if (each !== but) each.tell("presence", notice);
+    for (const each of this.present) if (each !== but) each.emit("presence", notice);
   }
 
   /** Another Redis process continues the log, without its last events. */
@@ -235,180 +235,79 @@ export class Gateway extends Log {
   }
 }
 
-/** One client's connections: socket.io-client's interface, and the gateway's end of it. */
-class Client extends Listened {
-  #lane = [];
-  #acks = [];
-  #requests = [];
-  #subscribed = new Set();
-  #nth = 0;
-
+/** One client's connections. */
+class Client extends Link {
   constructor(gateway, tab, options) {
-    super();
+    super(gateway);
     Object.assign(this, { gateway, tab, options });
-    this.reader = new Reader(gateway);
   }
 
-  /** The policy of each pattern; `catch_up` is undefined. @type {Map<string, string | undefined>} */
-  policies = new Map();
-
-  /** The client's subscriptions. */
-  get patterns() {
-    return this.#subscribed;
+  isAlive() {
+    return this.tab.alive;
   }
-
-  connect() {
-    const nth = ++this.#nth;
-    if (!this.tab.alive) return;
-    this.options.auth((auth) => {
-      if (nth === this.#nth && this.tab.alive) this.#arrives(wired(auth), nth);
-    });
-  }
-
-  disconnect() {
-    this.#gone("io client disconnect");
-  }
-
-  timeout() {
-    return {
-      emitWithAck: (name, body) =>
-        new Promise((resolve, reject) => {
-          const lost = () => reject(new Error("socket has been disconnected"));
-          if (!this.gateway.clients.has(this)) return lost();
-          this.#requests.push({ lost, act: () => this.#acks.push({ lost, act: ((reply) => () => resolve(reply))(this.#answer(name, wired(body))) }) });
-        }),
-    };
-  }
-
-  /** Whether the gateway answers no request for now. */
-  holds = false;
 
   busy() {
-    if (this.holds) return this.#lane.length || this.reader.isReading;
-    return this.#lane.length || this.#acks.length || this.#requests.length || this.reader.isReading;
-  }
-
-  step() {
-    const ways = [this.#lane, ...(this.holds ? [] : [this.#acks, this.#requests])].filter(({ length }) => length);
-    const nth = this.gateway.world.below(ways.length + (this.reader.isReading ? 1 : 0));
-    if (ways[nth]) ways[nth].shift().act();
-    else this.#read();
-    return true;
+    return this.underWay() || this.reader.isReading;
   }
 
   describe() {
-    return `${[...this.#subscribed]} lane ${this.#lane.length} acks ${this.#acks.length} requests ${this.#requests.length} ${this.reader.isReading ? "reading" : "live"}${this.tab.frozen ? " frozen" : ""}`;
+    return `${[...this.subscribed.keys()]} under way ${this.underWay()} ${this.reader.isReading ? "reading" : "live"}${this.tab.frozen ? " frozen" : ""}`;
   }
 
-  cut() {
-    this.#gone("transport close");
-  }
-
-  #gone(reason) {
-    const was = this.gateway.clients.delete(this);
+  gone(reason) {
+    this.gateway.clients.delete(this);
     this.gateway.absent(this);
-    this.reader.isReading = false;
-    this.#nth++;
-    const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
-    if (was && this.tab.alive) this._listeners.get("disconnect")?.(reason);
-    for (const each of lost) each.lost?.();
+    super.gone(reason);
   }
 
-  #arrives({ resume, subscriptions }, nth) {
+  arrives({ resume, subscriptions }, nth) {
     const { gateway } = this;
     const { head } = gateway;
+    this.isConnected = true;
     gateway.clients.add(this);
     const refused = subscriptions.slice(gateway.limit ?? subscriptions.length).map(({ pattern }) => pattern);
-    this.#subscribed = new Set(subscriptions.slice(0, gateway.limit).map(({ pattern }) => pattern));
-    this.policies = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
+    this.subscribed = new Map(subscriptions.slice(0, gateway.limit).map(({ pattern, overflow }) => [pattern, overflow]));
     const { from, welcome } = gateway.resume(resume);
-    this.#emit("welcome", {
+    this.emit("welcome", {
       session: `s${gateway.nth++}-${nth}`, ...welcome, limits: { ...welcome.limits, max_subscriptions: gateway.limit },
       subscriptions: subscriptions.map(({ pattern }) => (refused.includes(pattern) ? { pattern, ...gateway.full() } : { pattern, ok: true })),
     });
     this.reader.begin(from?.offset ?? head, Boolean(from));
     if (!resume) for (const { pattern, since } of subscriptions) if (since) this.reader.past(pattern, since);
-    if (!resume) return;
-    if (!from) this.lost();
-    else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
+    this.resumed(resume, from);
   }
 
-  #answer(name, body) {
+  answer(name, body) {
     const { pattern, since } = body;
-    const { gateway } = this;
+    const { gateway, subscribed } = this;
     const { epoch, head } = gateway;
     if (name === "unsubscribe") {
-      this.#subscribed.delete(pattern);
-      this.policies.delete(pattern);
-      return { ok: true, pattern };
+      subscribed.delete(pattern);
+      return [{ ok: true, pattern }];
     }
-    if (name === "publish") return gateway.append(body);
-    if (name === "request") return { ok: true, data: gateway.asked.push(body.id) };
-    if (name === "presence") return gateway.presence(this, body);
-    if (name === "replay") return gateway.replay(body);
-    if (this.#subscribed.size >= gateway.limit && !this.#subscribed.has(pattern)) return gateway.full();
-    const isNew = !this.#subscribed.has(pattern);
-    this.#subscribed.add(pattern);
-    this.policies.set(pattern, body.overflow);
+    if (name === "publish") return [gateway.append(body)];
+    if (name === "request") return [{ ok: true, data: gateway.asked.push(body.id) }];
+    if (name === "presence") return [gateway.presence(this, body)];
+    if (name === "replay") return [gateway.replay(body)];
+    const isNew = !subscribed.has(pattern);
+    if (subscribed.size >= gateway.limit && isNew) return [gateway.full()];
+    subscribed.set(pattern, body.overflow);
     if (since) this.reader.past(pattern, since, isNew);
     else if (isNew) this.reader.join(pattern);
-    return { ok: true, pattern, epoch, offset: head };
+    return [{ ok: true, pattern, epoch, offset: head }];
   }
 
-  #read() {
-    this.reader.read([...this.#subscribed], (entry) => this.#event(entry, true), (...range) => this.#gap("trimmed", ...range));
+  read() {
+    const reads = super.read();
     if (!this.reader.isReading && this.gateway.world.below(2)) this.heartbeat();
+    return reads;
   }
 
   published(entry) {
-    if (!this.reader.isReading && [...this.#subscribed].some((pattern) => matches(pattern, entry.topic))) this.#event(entry, false);
+    if (!this.reader.isReading && [...this.subscribed.keys()].some((pattern) => matches(pattern, entry.topic))) this.event(entry, false);
   }
 
   heartbeat() {
-    const { epoch, head } = this.gateway;
-    if (!this.reader.isReading && !this.#lane.length) this.#emit("cursor", { epoch, offset: head });
-  }
-
-  tell(name, body) {
-    this.#emit(name, body);
-  }
-
-  moving() {
-    this.#emit("status", { moving: { reason: "deploy", within_s: 0.01 } });
-  }
-
-  lost() {
-    this.reader.end();
-    this.#gap("log_lost", null, null, this.gateway.history);
-    this.#emit("cursor", { epoch: this.gateway.epoch, offset: this.gateway.head });
-  }
-
-  rolled(end, was) {
-    const { place, position } = this.reader.cutBack(end, was);
-    if (place > end) this.#rolledBack(end, place);
-    else this.#emit("cursor", { epoch: this.gateway.epoch, offset: position });
-  }
-
-  #rolledBack(end, to) {
-    const { gateway } = this;
-    this.#gap("rolled_back", end + 1, to, gateway.gone(end, to), { epoch: gateway.epoch });
-  }
-
-  #gap(reason, from, to, covers, more = {}) {
-    const numbers = { from, to, count: from === null ? null : to - from + 1, bytes: 0 };
-    const gone = covers.filter((entry) => this.gateway.log[entry.offset - 1] !== entry).map(idOf);
-    this.#emit("gap", { patterns: [...this.#subscribed], ...numbers, reason, recoverable: false, ...more, covers: covers.map(idOf), gone });
-  }
-
-  #event(entry, replayed) {
-    this.#lane.push({ act: () => this.#receive("event", entry.topic, wired(entry), metaOf(entry, replayed)) });
-  }
-
-  #emit(name, body) {
-    this.#lane.push({ act: () => this.#receive(name, wired(body)) });
-  }
-
-  #receive(name, ...args) {
-    for (const listener of this._any) listener(name, ...args);
+    if (!this.reader.isReading && !this.lane.length) this.cursor();
   }
 }

@@ -1,19 +1,18 @@
 /** The past as a value: its parts against the log of a gateway, refusals, options. */
 import assert from "node:assert/strict";
-import { afterEach, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { history } from "#headgate/history";
-import { connect } from "#headgate";
-import { FakeGateway, settle } from "./fake-gateway.js";
+import { begin } from "./begin.js";
+import { settle } from "./fake-gateway.js";
 
 /** @type {any} */
 let gate;
-afterEach(() => gate.close());
 
-async function begin(welcome = {}) {
-  const gateway = new FakeGateway();
-  gate = connect("http://gateway.test", { io: gateway.io });
-  await gateway.welcome(welcome);
-  return gateway;
+async function welcomed(welcome = {}) {
+  const made = begin();
+  gate = made.gate;
+  await made.gateway.welcome(welcome);
+  return made.gateway;
 }
 
 /** Answer each request as the gateway does, out of a log of so many events, of which every third matches; `pages` of so many positions. */
@@ -41,7 +40,7 @@ function serve(gateway, count, positions) {
 describe("history", () => {
   for (const [limit, positions] of [[1, 100], [7, 5], [10, 100], [150, 1000], [1000, 50]]) {
     it(`has each event once, newest first, in parts of ${limit}`, async () => {
-      const gateway = await begin();
+      const gateway = await welcomed();
       const asked = serve(gateway, 400, positions);
       const had = [];
       /** @type {any} */
@@ -58,7 +57,7 @@ describe("history", () => {
   }
 
   it("calls no handler, and says of each event what a handler would get", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     serve(gateway, 3, 100);
     gate.on("chat.*", () => assert.fail("a handler was called"));
     const { events } = await history(gate, "chat.*");
@@ -66,7 +65,7 @@ describe("history", () => {
   });
 
   it("has the user's own topics by the name that the page uses", async () => {
-    const gateway = await begin({ user: "ana", own: "users.ana." });
+    const gateway = await welcomed({ user: "ana", own: "users.ana." });
     const answered = history(gate, "users.me.mail.#");
     await gateway.until(() => gateway.requests.length, "a request");
     const { body, acknowledge } = gateway.requests.shift();
@@ -77,13 +76,13 @@ describe("history", () => {
   });
 
   it("begins at the end of the log without a position, as in the state of a gate that was never up", async () => {
-    const asked = serve(await begin(), 3, 100);
+    const asked = serve(await welcomed(), 3, 100);
     for (const before of [undefined, null, { epoch: null, offset: null }]) await history(gate, "chat.*", { before });
     assert.deepEqual(asked.map(({ before }) => before), [undefined, undefined, undefined]);
   });
 
   it("is rejected with the gateway's refusal, and with what is wrong with its arguments", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     const answered = assert.rejects(history(gate, "chat.*"), { code: "forbidden" });
     await gateway.answer("history", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
     await answered;

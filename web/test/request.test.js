@@ -1,20 +1,19 @@
 /** Requests to functions of the application: answers, refusals, sent requests without an answer, cancellation. */
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
-import { afterEach, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { request } from "#headgate/request";
-import { connect } from "#headgate";
-import { FakeGateway, settle } from "./fake-gateway.js";
+import { begin } from "./begin.js";
+import { settle } from "./fake-gateway.js";
 
 /** @type {any} */
 let gate;
-afterEach(() => gate.close());
 
-async function begin(welcome = {}) {
-  const gateway = new FakeGateway();
-  gate = connect("http://gateway.test", { io: gateway.io });
-  await gateway.welcome(welcome);
-  return gateway;
+async function welcomed(welcome = {}) {
+  const made = begin();
+  gate = made.gate;
+  await made.gateway.welcome(welcome);
+  return made.gateway;
 }
 
 /** Make a request, and return its promise with the sent message. */
@@ -28,7 +27,7 @@ async function asked(gateway, ...more) {
 describe("request", () => {
   for (const data of [{ cents: 995, snake_case: { is_kept: true } }, null, 0]) {
     it(`resolves with the answer of the function: ${JSON.stringify(data)}`, async () => {
-      const gateway = await begin();
+      const gateway = await welcomed();
       const { answer, sent } = await asked(gateway, { timeoutMs: 5000 });
       const { id, ...body } = sent.body;
       assert.deepEqual([sent.name, typeof id, body], ["request", "string", { name: "orders.price", data: { sku: "a7" }, timeout_ms: 5000 }]);
@@ -38,14 +37,14 @@ describe("request", () => {
   }
 
   it("is rejected with the refusal of the function, its own code and parts", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     const { answer, sent } = await asked(gateway);
     sent.acknowledge(null, { ok: false, error: { code: "sold_out", message: "no more of them", retry: false, next_at: "monday" } });
     await assert.rejects(answer, { name: "HeadgateError", code: "sold_out", message: "no more of them", retry: false, parts: { nextAt: "monday" } });
   });
 
   it("is of unknown outcome where it was sent and its answer is lost, and is not sent again", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     const { answer, sent } = await asked(gateway);
     gateway.requests.push(sent);
     gateway.cut();
@@ -56,20 +55,20 @@ describe("request", () => {
   });
 
   it("is of unknown outcome where no answer comes in time", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     const { answer, sent } = await asked(gateway);
     sent.acknowledge(Error("operation has timed out"));
     await assert.rejects(answer, { code: "outcome_unknown", parts: { id: sent.body.id, name: "orders.price", reason: "timeout" } });
   });
 
   it("was not sent without a connection, and may be tried again", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     gateway.cut();
     await assert.rejects(request(gate, "orders.price", 1), { code: "disconnected", retry: true });
   });
 
   it("is cancelled by its signal: rejected with the signal's reason at once, and the gateway is notified", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     const control = new AbortController();
     const { answer, sent } = await asked(gateway, { signal: control.signal });
     control.abort(Error("another page"));
@@ -83,7 +82,7 @@ describe("request", () => {
   });
 
   it("is not sent where its signal is aborted before, and not while it waits for its turn", async () => {
-    const gateway = await begin({ limits: { max_payload_bytes: 1000, inbound_per_s: 10, inbound_burst: 1 } });
+    const gateway = await welcomed({ limits: { max_payload_bytes: 1000, inbound_per_s: 10, inbound_burst: 1 } });
     await assert.rejects(request(gate, "orders.price", 1, { signal: AbortSignal.abort(Error("before")) }), { message: "before" });
     const first = request(gate, "orders.price", 1);
     const control = new AbortController();
@@ -97,7 +96,7 @@ describe("request", () => {
   });
 
   it("leaves no listener on the application's signal", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     const { signal } = new AbortController();
     const { answer, sent } = await asked(gateway, { signal });
     assert.equal(getEventListeners(signal, "abort").length, 1);
@@ -107,7 +106,7 @@ describe("request", () => {
   });
 
   it("refuses an invalid name, data that is not JSON or too large, and an unknown option, before anything is sent", async () => {
-    const gateway = await begin();
+    const gateway = await welcomed();
     await assert.rejects(request(gate, "orders.*", 1), { code: "invalid_topic" });
     await assert.rejects(request(gate, "orders.price", undefined), { code: "not_serializable" });
     await assert.rejects(request(gate, "orders.price", "x".repeat(999)), { code: "payload_too_large", parts: { size: 1001, limit: 1000, where: "browser" } });

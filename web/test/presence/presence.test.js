@@ -2,21 +2,13 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, it, mock } from "node:test";
 import { presence } from "#headgate/presence";
-import { connect } from "#headgate";
-import { FakeGateway, settle } from "../fake-gateway.js";
+import { begin } from "../begin.js";
+import { settle } from "../fake-gateway.js";
 
-/** @type {import("#headgate").Gate[]} */
-const gates = [];
-afterEach(() => {
-  for (const gate of gates.splice(0)) gate.close();
-  mock.restoreAll();
-  mock.timers.reset();
-});
+afterEach(() => mock.timers.reset());
 
-async function begin(options = {}) {
-  const gateway = new FakeGateway();
-  const gate = connect("http://gateway.test", { io: gateway.io });
-  gates.push(gate);
+async function enter(options = {}) {
+  const { gateway, gate } = begin();
   const reports = [];
   const room = presence(gate, "rooms.7", options);
   for (const name of ["join", "leave", "change"]) room.on(`member:${name}`, ({ user }) => reports.push(`${user} ${name}`));
@@ -44,7 +36,7 @@ async function notify(gateway, base, version, members, left = [], more = {}) {
 
 describe("presence", () => {
   it("says the last of many things about this user, with one request while another is under way", async () => {
-    const { gateway, room } = await begin();
+    const { gateway, room } = await enter();
     await answer(gateway, part([wire("ann")]));
     for (let nth = 0; nth < 200; nth++) room.update({ typing: nth });
     assert.equal(gateway.requests.length, 1);
@@ -54,7 +46,7 @@ describe("presence", () => {
   });
 
   it("says the last thing after a break too", async () => {
-    const { gateway, room } = await begin();
+    const { gateway, room } = await enter();
     await answer(gateway, part([wire("ann")]));
     room.update(1);
     room.update(2);
@@ -65,7 +57,7 @@ describe("presence", () => {
   });
 
   it("reads a set of many parts to its end, though this user says something else meanwhile", async () => {
-    const { gateway, room } = await begin();
+    const { gateway, room } = await enter();
     await answer(gateway, part([wire("ann")], 0, { next: "ann" }));
     room.update(1);
     assert.equal((await answer(gateway, part([wire("ben")]))).act, "page");
@@ -75,7 +67,7 @@ describe("presence", () => {
   });
 
   it("enters, shows the members, and reports who joins, changes and leaves", async () => {
-    const { gateway, room, reports } = await begin({ meta: { atDoor: true, the_key: 1 } });
+    const { gateway, room, reports } = await enter({ meta: { atDoor: true, the_key: 1 } });
     assert.equal(room.status, "loading");
     const body = await answer(gateway, part([wire("ann"), wire("ben", 2, { the_key: 1 })]));
     assert.deepEqual(body, { topic: "rooms.7", act: "enter", meta: { atDoor: true, the_key: 1 } });
@@ -96,7 +88,7 @@ describe("presence", () => {
   });
 
   it("puts parts and differences together by their versions, in whatever order they come", async () => {
-    const { gateway, room } = await begin();
+    const { gateway, room } = await enter();
     // Ahead of the first answer, one that it has already, and one that it has not.
     await notify(gateway, 0, 1, [wire("ann", 9)]);
     await notify(gateway, 1, 2, [wire("cid")], ["ann"]);
@@ -112,7 +104,7 @@ describe("presence", () => {
 
   it("reads the set again after a missing difference, a reset or another copy, and reports only what differs", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
-    const { gateway, room, reports } = await begin({ enter: false });
+    const { gateway, room, reports } = await enter({ enter: false });
     await answer(gateway, part([wire("ann"), wire("ben")], 5));
     for (const [base, version, more] of [[6, 7, {}], [0, 0, { reset: true }], [5, 6, { copy: "c2" }]]) {
       gateway.emit("presence", { topic: "rooms.7", copy: "c1", base, version, members: [wire("x")], left: [], ...more });
@@ -131,7 +123,7 @@ describe("presence", () => {
   });
 
   it("stays as it is through a reconnection, and enters again", async () => {
-    const { gateway, room, reports } = await begin({ meta: 1 });
+    const { gateway, room, reports } = await enter({ meta: 1 });
     await answer(gateway, part([wire("ann"), wire("ben")], 5));
     gateway.cut();
     await settle();
@@ -143,12 +135,12 @@ describe("presence", () => {
   });
 
   it("says why it is refused, and asks again where that can help", async () => {
-    const { gateway, room } = await begin();
+    const { gateway, room } = await enter();
     const errors = [];
     room.on("presence:error", ({ code }) => errors.push(code));
     await answer(gateway, { ok: false, error: { code: "forbidden", message: "no", retry: false } });
     assert.deepEqual([room.status, room.error.code, errors], ["refused", "forbidden", ["forbidden"]]);
-    const other = await begin();
+    const other = await enter();
     mock.timers.enable({ apis: ["setTimeout"] });
     other.gateway.requests.shift().acknowledge(null, { ok: false, error: { code: "paused", message: "later", retry: true, retry_after_s: 7 } });
     for (let turn = 0; turn < 20; turn++) await Promise.resolve();
@@ -160,7 +152,7 @@ describe("presence", () => {
   });
 
   it("ends in a topic that a new token does not grant", async () => {
-    const { gateway, gate, room, reports } = await begin();
+    const { gateway, gate, room, reports } = await enter();
     await answer(gateway, part([wire("ann")]));
     gateway.emit("presence", { topic: "rooms.7", ended: { code: "forbidden", message: "no", retry: false } });
     await settle();
@@ -176,7 +168,7 @@ describe("presence", () => {
   });
 
   it("asks again after a growing pause where the gateway has ended it for a passing reason", async () => {
-    const { gateway, gate, room, reports } = await begin();
+    const { gateway, gate, room, reports } = await enter();
     await answer(gateway, part([wire("ann")]));
     const error = { code: "authorize_failed", message: "no", retry: true };
     gateway.emit("presence", { topic: "rooms.7", ended: error });
@@ -189,9 +181,7 @@ describe("presence", () => {
   });
 
   it("refuses what cannot be said at once, and stays as it is", async () => {
-    const gateway = new FakeGateway();
-    const gate = connect("http://gateway.test", { io: gateway.io });
-    gates.push(gate);
+    const { gateway, gate } = begin();
     assert.throws(() => presence(gate, "rooms.7", { meta: 1n }), { code: "not_serializable" });
     const room = presence(gate, "rooms.7", { meta: "here" });
     await gateway.welcome({ limits: { max_presence_meta_bytes: 10 } });
@@ -207,7 +197,7 @@ describe("presence", () => {
   });
 
   it("is one presence for all who ask for it, and leaves with the last of them", async () => {
-    const { gateway, gate, room } = await begin({ enter: false });
+    const { gateway, gate, room } = await enter({ enter: false });
     await answer(gateway, part([]));
     const again = presence(gate, "rooms.7", { meta: "here" });
     assert.deepEqual(await answer(gateway, part([wire("ann")], 1)), { topic: "rooms.7", act: "enter", meta: "here" });
@@ -231,7 +221,7 @@ describe("presence", () => {
   });
 
   it("ends for one who asked for it without an effect on another", async () => {
-    const { gateway, gate, room, reports } = await begin();
+    const { gateway, gate, room, reports } = await enter();
     const other = presence(gate, "rooms.7");
     const seen = [];
     other.on("change member:join", () => seen.push("called"));
@@ -247,7 +237,7 @@ describe("presence", () => {
   });
 
   it("refuses what is no topic, and is closed with its gate", async () => {
-    const { gate, room } = await begin();
+    const { gate, room } = await enter();
     assert.throws(() => presence(gate, "rooms.*"), { code: "invalid_topic" });
     gate.close();
     await settle();

@@ -11,24 +11,10 @@ import { eventsStore, statusStore } from "#headgate/store";
 import * as react from "#headgate/react";
 import * as svelte from "#headgate/svelte";
 import * as vue from "#headgate/vue";
-import { connect } from "#headgate";
-import { FakeGateway, settle } from "../fake-gateway.js";
+import { begin } from "../begin.js";
+import { settle } from "../fake-gateway.js";
 
 const require = createRequire(import.meta.url);
-/** @type {import("#headgate").Gate[]} */
-const gates = [];
-afterEach(() => {
-  for (const gate of gates.splice(0)) gate.close();
-  mock.restoreAll();
-});
-
-function begin(options = {}) {
-  const gateway = new FakeGateway();
-  const gate = connect("http://gateway.test", { io: gateway.io, ...options });
-  gates.push(gate);
-  return { gateway, gate };
-}
-
 /** The answer to `enter`, with one user there. */
 const part = (/** @type {string} */ topic) => ({ ok: true, topic, copy: "c1", version: 0, count: 1, members: [["ann", 1, 1000, null]], next: null });
 

@@ -1,23 +1,9 @@
 /** The stores: snapshots of events, collections and the status. */
 import assert from "node:assert/strict";
-import { afterEach, describe, it, mock } from "node:test";
+import { describe, it, mock } from "node:test";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "#headgate/store";
-import { connect } from "#headgate";
-import { FakeGateway, settle } from "../fake-gateway.js";
-
-/** @type {import("#headgate").Gate[]} */
-const gates = [];
-afterEach(() => {
-  for (const gate of gates.splice(0)) gate.close();
-  mock.restoreAll();
-});
-
-function begin(options = {}) {
-  const gateway = new FakeGateway();
-  const gate = connect("http://gateway.test", { io: gateway.io, ...options });
-  gates.push(gate);
-  return { gateway, gate };
-}
+import { begin } from "../begin.js";
+import { settle } from "../fake-gateway.js";
 
 /** Listen to a store, and count its notices. */
 function listen(store) {

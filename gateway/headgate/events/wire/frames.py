@@ -39,7 +39,13 @@ class Frame:
     is_ephemeral = False
 
     def __init__(
-        self, packet: bytes, *, binary: bool = False, attachment: bool = False, topic: str | None = None, offset: int | None = None
+        self,
+        packet: bytes,
+        *,
+        binary: bool = False,
+        attachment: bool = False,
+        topic: str | None = None,
+        offset: int | None = None,
     ) -> None:
         head = _header(_FIN_BINARY if binary else _FIN_TEXT, len(packet))
         self.wire = head + packet

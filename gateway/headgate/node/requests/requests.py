@@ -27,7 +27,8 @@ from headgate.errors import (
 )
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
-from headgate.events.wire import packets, requests
+from headgate.events.wire import packets
+from headgate.events.wire import requests as wire
 from headgate.events.wire.packets import PRESENCE
 from headgate.events.wire.requests import PresenceAct, read_presence
 from headgate.node.access.access import Access
@@ -100,28 +101,22 @@ class Requests:
 
     def handlers(self, namespace: Namespace) -> dict[str, RequestHandler]:
         """Return the request handlers for the clients of a namespace, by request name."""
-
-        def acknowledged(request: Request) -> RequestHandler:
-            def answer(session: str, *arguments: object) -> dict[str, Any] | Later:
-                return self._answer(namespace, session, arguments, request)
-
-            return answer
-
-        return {
-            packets.SUBSCRIBE: acknowledged(_subscribe),
-            packets.UNSUBSCRIBE: acknowledged(_unsubscribe),
-            packets.REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
-            packets.HISTORY: acknowledged(lambda namespace, client, body: namespace.history(client, body)),
-            packets.PUBLISH: acknowledged(self._publish),
-            packets.REFRESH: acknowledged(self._refresh),
-            packets.SEEN: acknowledged(self._seen),
-            packets.INBOX: acknowledged(self._inbox),
-            packets.REQUEST: acknowledged(self._request),
-            packets.CANCEL: acknowledged(self._cancel),
-            packets.PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
-            packets.HANDLED: acknowledged(self._handling.take),
-            packets.VITALS: acknowledged(lambda namespace, client, body: self._process_stats.answer(client.identity, body)),
+        requests: dict[str, Request] = {
+            packets.SUBSCRIBE: _subscribe,
+            packets.UNSUBSCRIBE: _unsubscribe,
+            packets.REPLAY: lambda namespace, client, body: namespace.replay(client, body),
+            packets.HISTORY: lambda namespace, client, body: namespace.history(client, body),
+            packets.PUBLISH: self._publish,
+            packets.REFRESH: self._refresh,
+            packets.SEEN: self._seen,
+            packets.INBOX: self._inbox,
+            packets.REQUEST: self._request,
+            packets.CANCEL: self._cancel,
+            packets.PRESENCE: partial(answer_presence, self._pauses),
+            packets.HANDLED: self._handling.take,
+            packets.VITALS: lambda namespace, client, body: self._process_stats.answer(client.identity, body),
         }
+        return {name: partial(self._answer, namespace, request) for name, request in requests.items()}
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
         """Refuse a request with any other name."""
@@ -130,9 +125,7 @@ class Requests:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def _answer(
-        self, namespace: Namespace, session: str, arguments: tuple[object, ...], request: Request
-    ) -> dict[str, Any] | Later:
+    def _answer(self, namespace: Namespace, request: Request, session: str, *arguments: object) -> dict[str, Any] | Later:
         client = namespace.clients.get(session)
         try:
             if client is None:
@@ -140,7 +133,7 @@ class Requests:
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
             # `data` is checked when it is encoded, with a separate error.
-            requests.check_text({name: value for name, value in arguments[0].items() if name != "data"})
+            wire.check_text({name: value for name, value in arguments[0].items() if name != "data"})
             answer = request(namespace, client, arguments[0])
             return answer if callable(answer) else packets.ok(**answer)
         except HeadgateError as error:
@@ -171,7 +164,7 @@ class Requests:
 
     def _request(self, namespace: Namespace, client: Client, body: Body) -> Later:
         """Begin a request for a function of the application. Its data is checked as published data is."""
-        name, data, request_id, timeout_s = requests.read_asked(body)
+        name, data, request_id, timeout_s = wire.read_asked(body)
         if not client.identity.may_publish(name):
             raise Forbidden("request", name)
         self._pauses.check(PUBLISHES, namespace.name)
@@ -184,10 +177,10 @@ class Requests:
 
     def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Stop a request of the same user. An ended request is not a fault."""
-        return {"cancelled": self.page_requests.cancel(client.account, requests.read_cancel(body))}
+        return {"cancelled": self.page_requests.cancel(client.account, wire.read_cancel(body))}
 
     def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        ids = requests.read_seen(body)
+        ids = wire.read_seen(body)
         if client.identity.user == ANONYMOUS:
             raise Forbidden("say what was seen by", ANONYMOUS)
         mark_seen(self._redis, namespace.name, client.identity.user, ids)
@@ -195,7 +188,7 @@ class Requests:
 
     def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Return a part of the user's inbox, with every event that the client has had here, or claims to have had elsewhere."""
-        before, limit, had = requests.read_inbox_part(body)
+        before, limit, had = wire.read_inbox_part(body)
         identity = client.identity
         if identity.own_topics is None:
             raise Forbidden("read the inbox of", identity.user)
@@ -205,7 +198,7 @@ class Requests:
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Take another token of the same user. Subscriptions without its grant end, with a notice before the answer."""
-        token = requests.read_refresh(body)
+        token = wire.read_refresh(body)
         environ = environ_of(client, self._sockets)
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
         if identity.user != client.identity.user:
@@ -224,7 +217,7 @@ def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, An
 
 def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
     """End a subscription. A missing one is not a fault."""
-    pattern = requests.read_subscription(body).pattern
+    pattern = wire.read_subscription(body).pattern
     namespace.subscriptions.end(pattern, client)
     return {"pattern": pattern}
 

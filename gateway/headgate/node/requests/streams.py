@@ -90,33 +90,33 @@ class Streams:
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request for one of the two paths. Switches greenlets."""
         method, is_alone = environ["REQUEST_METHOD"], environ["PATH_INFO"] in REQUEST_PATHS
+
+        def respond(answer: Answer) -> Iterable[bytes]:
+            return readable_by_pages(self._settings, answer, environ)(environ, start_response)
+
         try:
             self._check_site(environ)
             if method == "OPTIONS":
-                return self._readable(Answer("204 No Content", _PREFLIGHT, b""), environ)(environ, start_response)
+                return respond(Answer("204 No Content", _PREFLIGHT, b""))
             if method not in (methods := ("POST",) if is_alone else ("GET", "POST")):
                 fault = http_error("method_not_allowed", f"expected {' or '.join(methods)}")
                 refusal = error_answer("405 Method Not Allowed", fault)
-                refusal = msgspec.structs.replace(
-                    refusal, headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS"))))
-                )
-                return self._readable(refusal, environ)(environ, start_response)
+                allow = ("Allow", ", ".join((*methods, "OPTIONS")))
+                return respond(msgspec.structs.replace(refusal, headers=(*refusal.headers, allow)))
             if method == "POST" and not environ.get("CONTENT_LENGTH"):
-                refusal = error_answer("411 Length Required", http_error("bad_request", "Content-Length is required"))
-                return self._readable(refusal, environ)(environ, start_response)
+                return respond(error_answer("411 Length Required", http_error("bad_request", "Content-Length is required")))
             posted = read_body(environ, self._limits.max_message_bytes) if method == "POST" else None
             if is_alone:
-                watch = PollWatch(environ.get("headgate.handler"))
-                return self._readable(self._requested(environ, posted or {}, watch), environ)(environ, start_response)
+                return respond(self._requested(environ, posted or {}))
             wanted = read_wanted(environ) if posted is None else read_posted(environ, posted)
             namespace = self._namespaces[self._settings.served(wanted.namespace)]
             stream, text = self._joined(namespace, wanted, environ)
         except HeadgateError as error:
-            refusal = error_answer(STATUS_LINES[status_of(error)], wire_form(error))
-            return self._readable(refusal, environ)(environ, start_response)
+            return respond(error_answer(STATUS_LINES[status_of(error)], wire_form(error)))
         watch = PollWatch(environ.get("headgate.handler"))
         kind = EVENT_STREAM if wanted.wait_s is None else JSON
-        headers = self._readable(Answer("200 OK", (("Content-Type", kind), *_HEADERS), b""), environ).headers
+        answer = Answer("200 OK", (("Content-Type", kind), *_HEADERS), b"")
+        headers = readable_by_pages(self._settings, answer, environ).headers
         if wanted.wait_s is None:
             if isinstance(connection := environ.get("headgate.handler"), HttpConnection):
                 connection.count_as_client()  # as for a WebSocket, because the limits of clients apply
@@ -154,7 +154,7 @@ class Streams:
             raise
         return stream, StreamText(point)
 
-    def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any], watch: PollWatch) -> Answer:
+    def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any]) -> Answer:
         """Return the acknowledgement of one request of a client without a stream, which may be a refusal."""
         fields = dict(body)
         name, request = fields.pop("name", None), fields.pop("body", None)
@@ -162,6 +162,7 @@ class Streams:
             raise InvalidRequest(f"expected {{name, body}} with a name of {', '.join(ALONE)}, and perhaps a token")
         wanted = Wanted(one_of(read_query(environ), "namespace"), fields, [], None, None)
         namespace = self._namespaces[self._settings.served(wanted.namespace)]
+        watch = PollWatch(environ.get("headgate.handler"))
         stream, _ = self._joined(namespace, wanted, environ, stays=False)
         try:
             answer = self._handlers[namespace.name][name](stream.sid, request)
@@ -213,9 +214,6 @@ class Streams:
             authority = authority_in_header(host)
             if authority is None or not is_loopback(authority[0]):
                 raise Forbidden("call from host", host)
-
-    def _readable(self, answer: Answer, environ: Mapping[str, Any]) -> Answer:
-        return readable_by_pages(self._settings, answer, environ)
 
 
 def _waited(later: Later, watch: PollWatch) -> Mapping[str, object]:

@@ -159,24 +159,17 @@ def test_connecting_counts_however_many_servers_are_silent(form: str) -> None:
 
 
 def test_an_answer_to_another_part_of_the_process_lets_publishers_try(stopped: EmbeddedRedis) -> None:
-    """As a gateway's bus, which is up again before a probe is due."""
-    with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
-        assert SILENT in outcome(lambda: publisher.publish("a", 1))
-        os.kill(stopped.pid, signal.SIGCONT)
-        wait_until(lambda: Publisher(stopped.url, timeout_s=DEADLINE_S).publish("a", 2), "Redis answers")
-        has_answered(stopped.url, log_key("notifications"))
-        assert publisher.publish("a", 3).offset
-
-
-def test_openings_refusals_and_closings_are_counted(stopped: EmbeddedRedis) -> None:
-    """For the gateway's metric."""
+    """As a gateway's bus, which is up again before a probe is due. Openings, refusals and closings are counted for its metric."""
     counted: list[Counted] = []
     count_with(counted.append)
     try:
         with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
             assert SILENT in outcome(lambda: publisher.publish("a", 1))
             assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
+            os.kill(stopped.pid, signal.SIGCONT)
+            wait_until(lambda: Publisher(stopped.url, timeout_s=DEADLINE_S).publish("a", 2), "Redis answers")
             has_answered(stopped.url, log_key("notifications"))
+            assert publisher.publish("a", 3).offset
     finally:
         count_with(lambda _: None)
     assert counted == ["opened", "refused", "closed"]

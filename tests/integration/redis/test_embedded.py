@@ -210,6 +210,13 @@ def test_it_ends_with_its_parent_however_that_ends(tmp_path: Path, number: signa
             client.close()
 
 
+def kill(parent: Any, child: int) -> None:
+    """Kill a parent, and wait until its child has ended too."""
+    parent.kill()
+    parent.wait(DEADLINE_S)
+    wait_until(lambda: has_ended(child), f"process {child} has ended with its parent")
+
+
 def watching_shell(pid: int) -> int:
     """Return the process id of the shell beside a server: its only child (Linux)."""
     [shell] = [int(path.name) for path in Path("/proc").glob("[0-9]*") if stat_of(path.name)[1:2] == [str(pid)]]
@@ -225,10 +232,7 @@ def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
     wait_until(lambda: has_ended(shell), "the shell has ended")
     assert not has_ended(pid)
 
-    parent.kill()
-    parent.wait(DEADLINE_S)
-
-    wait_until(lambda: has_ended(pid), "the server has ended with its parent")
+    kill(parent, pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the shell in /proc")
@@ -242,10 +246,7 @@ def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -
     wait_until(lambda: has_ended(pid), "the server has ended")
     assert not has_ended(shell)
 
-    parent.kill()
-    parent.wait(DEADLINE_S)
-
-    wait_until(lambda: has_ended(shell), "the shell has ended")
+    kill(parent, shell)
     assert not waited.exists()
 
 
@@ -262,9 +263,7 @@ def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     assert call(client, "PING") is True
     client.close()
     assert not has_ended(pid)
-    parent.kill()
-    parent.wait(DEADLINE_S)
-    wait_until(lambda: has_ended(pid), "the server has ended with its parent")
+    kill(parent, pid)
 
 
 def test_an_ordinary_exit_ends_it(tmp_path: Path) -> None:
@@ -343,9 +342,7 @@ def test_a_long_path_moves_the_socket_and_others_find_it(tmp_path: Path) -> None
     data = tmp_path / ("deep" * 20) / ("er" * 20)
     parent, pid = start_parent(data)
     url = find_private_redis(data)
-    parent.kill()
-    parent.wait(DEADLINE_S)
-    wait_until(lambda: has_ended(pid), "the server has ended with its parent")
+    kill(parent, pid)
 
     with start_private_redis(data) as server:
         path = Path(server.url.removeprefix("unix://"))

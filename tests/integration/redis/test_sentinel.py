@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,16 +115,23 @@ def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path:
         assert discovery.awake()
 
 
+@contextlib.contextmanager
+def servers_in(folder: Path) -> Iterator[Callable[..., Server]]:
+    """Give a function that starts a server by name, with lines of configuration, until the end of the block."""
+    with contextlib.ExitStack() as started:
+
+        def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
+            return started.enter_context(Server(folder / name, *lines, sentinel=sentinel))
+
+        yield begin
+
+
 def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
     """After a failover each Sentinel hears of it in its turn, and the old primary may be up again before the last one has.
 
     Two Sentinels that do not know each other stay as they are for good, where one knows of no failover, the other of several.
     """
-    with contextlib.ExitStack() as started:
-
-        def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
-            return started.enter_context(Server(tmp_path / name, *lines, sentinel=sentinel))
-
+    with servers_in(tmp_path) as begin:
         old, new = begin("old"), begin("new")
         behind = begin("behind", f"sentinel monitor {PRIMARY} 127.0.0.1 {old.port} 1", sentinel=True)
         ahead = begin(
@@ -147,11 +155,7 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
 
 def test_sentinels_that_disagree_for_good_lead_nobody_to_and_fro(tmp_path: Path) -> None:
     """One of three watches another server under the same name. Most of them count, for each process and all the time."""
-    with contextlib.ExitStack() as started:
-
-        def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
-            return started.enter_context(Server(tmp_path / name, *lines, sentinel=sentinel))
-
+    with servers_in(tmp_path) as begin:
         right, wrong = begin("right"), begin("wrong")
         sentinels = [
             begin(f"sentinel{number}", f"sentinel monitor {PRIMARY} 127.0.0.1 {server.port} 1", sentinel=True)

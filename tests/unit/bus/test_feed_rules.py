@@ -226,29 +226,6 @@ def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
 # 3: a connection ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_head_is_read_after_redis_has_acknowledged_every_source() -> None:
-    """An event between the two comes live, and from the log: once."""
-    gateway = Gateway("orders.*", "bills.1")
-    gateway.disconnect()
-    gateway.redis.connect()
-    gateway.feed.connected()
-    seen: list[str] = []
-    while gateway.feed.state is not State.LIVE:
-        action = gateway.feed.next_action()
-        if action is None:
-            assert "ReadHead" not in seen[seen.index("Subscribe") :]
-            gateway.redis.run(gateway._commands.popleft())
-            gateway.redis.publish("orders.1")
-            gateway.feed.receive(list(gateway.redis.sent), TIME_MS)
-            gateway.redis.sent.clear()
-            continue
-        seen.append(type(action).__name__)
-        gateway.carry_out(action)
-    gateway.run()
-    assert gateway.offsets == [1, 2]
-    assert seen.index("Subscribe") < len(seen) - seen[::-1].index("ReadHead") - 1
-
-
 @EITHER
 def test_events_that_the_log_no_longer_holds_are_told_in_one_gap(patterns: tuple[str, ...]) -> None:
     """Cut off for longer than the retention: a gap for the lost offsets, then the rest."""
@@ -555,17 +532,6 @@ def test_a_channel_that_is_no_topic_is_quarantined_and_goes_to_nobody(topic: str
     gateway.redis.send(topic, b"1")
     publish(gateway, 1)
     assert gateway.told == [("quarantine", "invalid_topic"), ("deliver", [("orders.1", 1, b"1")])]
-
-
-@EITHER
-def test_a_logged_event_that_cannot_be_delivered_leaves_a_gap_at_once(patterns: tuple[str, ...]) -> None:
-    """The function library is a little laxer than JSON in numbers (`1.`)."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 1)
-    gateway.redis.publish("orders.1", b"1.", good=False)
-    publish(gateway, 1)
-    assert gateway.only("gap") == [("gap", 2, 2, "quarantined")]
-    assert gateway.offsets == [1, 3]
 
 
 @EITHER

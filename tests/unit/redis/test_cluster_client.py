@@ -11,7 +11,7 @@ import redis.exceptions
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis import cluster_client, connections
-from headgate.redis.client import at, call, call_at, call_many, check_server, database, drop_idle, mixed, primaries, versions
+from headgate.redis.client import call, check_server, mixed, versions
 from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
@@ -266,18 +266,6 @@ def test_a_server_beside_another_is_asked_with_the_same_credentials() -> None:
     options = beside.connection_pool.connection_kwargs
     assert connections.address_of(beside) == "b:2"
     assert (options["username"], options["password"], options["socket_timeout"]) == ("u", "pw", 0.5)
-
-
-def test_the_calls_of_a_client_are_those_of_one_server(world: World) -> None:
-    """`call` and its neighbours take a client of a Cluster like any other."""
-    client = world.client
-    assert call(client, "GET", HIGH) == call_at(client, HIGH, "TIME") == b"OK"
-    assert call_many(client, [("GET", LOW), ("GET", HIGH)]) == [b"OK", b"OK"]
-    assert at(client, LOW) is world.nodes[A]  # type: ignore[comparison-overlap]
-    assert primaries(client) == [world.nodes[A], world.nodes[B]]  # type: ignore[comparison-overlap]
-    assert database(client) == "the Cluster of a:1, b:2/0"
-    drop_idle(client)
-    assert world.nodes[A].dropped == 1
 
 
 def info(version: str, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A Redis URL alone, without a connection: whether its files are valid, and whether its server should have a password."""
+"""Before a connection: the files of a Redis URL, whether its server should have a password, and the receipts to report."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import structlog
 
 from headgate.errors import BusRefused
 from headgate.node.gateway import warn_of_open_redis
+from headgate.redis.bounded import MAX_EPOCHS, NewestReceipts
 from headgate.redis.client import open_client
 from tests.support.certificates import Authority
 
@@ -29,6 +30,19 @@ def test_a_redis_on_another_machine_should_have_a_password(url: str, is_so: bool
         warn_of_open_redis(url)
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["Redis without a password"] * is_so
     assert "secret" not in str(lines)
+
+
+def test_the_newest_receipts_of_the_last_epochs_are_reported() -> None:
+    """Those of several threads may come in any order, and a machine may be reverted to an epoch before. The report is bounded."""
+    newest = NewestReceipts()
+    for receipt in (("e1", 7), ("f1", 2), ("e1", 9), ("e1", 8), ("e2", 3)):
+        newest.note(*receipt)
+    assert newest.words() == ["e1", 9, "f1", 2, "e2", 3]
+
+    for number in range(3, MAX_EPOCHS + 2):
+        newest.note(f"e{number}", 1)
+    words = newest.words()
+    assert (len(words), words[0], words[-2]) == (2 * MAX_EPOCHS, "e2", f"e{MAX_EPOCHS + 1}")
 
 
 def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

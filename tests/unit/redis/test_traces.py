@@ -1,8 +1,5 @@
 """The gateways' reports of single events, on a small Redis in the tests' process."""
 
-import pytest
-
-from headgate.errors import BusRefused
 from headgate.redis.traces import KEPT_S, read, write
 from tests.support.small_redis import SmallRedis
 
@@ -29,11 +26,3 @@ def test_they_end() -> None:
     assert server.present() == {"hg:{n}:trace:0", "hg:{n}:trace:2"}
     server.now_s += KEPT_S + 1
     assert server.present() == set()
-
-
-def test_a_refusal_is_told() -> None:
-    """For the caller to decide."""
-    server = SmallRedis()
-    server.refuses = "HSET"
-    with pytest.raises(BusRefused):
-        write(server.client(), "n", "web-1/7", [("e1", 5, (1,))])

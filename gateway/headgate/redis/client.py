@@ -31,7 +31,7 @@ from .cluster import shown_command, slot_of
 from .cluster_client import ClusterClient
 from .connections import ROUND_TRIPS as ROUND_TRIPS
 from .connections import Command, address_of, exchange, open_server, redacted_address, run
-from .faults import CURES, NAME_SENTINELS, NEEDED, NO_MEMORY, NO_PERMISSION, refusal_of, refused
+from .faults import CURES, NAME_SENTINELS, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 
 Client = redis.Redis | ClusterClient
 
@@ -109,7 +109,7 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
     replies = exchange(client, asked, shaped=shaped)
     where = address_of(client)
     return [
-        refusal_of(reply, where, shown_command(command)) if isinstance(reply, Exception) else reply
+        translate(reply, where, shown_command(command)) if isinstance(reply, Exception) else reply
         for command, reply in zip(asked, replies, strict=True)
     ]
 

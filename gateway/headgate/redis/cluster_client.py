@@ -24,7 +24,7 @@ from . import connections
 from .bounded import NewestReceipts
 from .cluster import Topology, key_of, shown_command, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed, open_server
-from .faults import FAULTS, refusal_of, reply_of, shown_cause, unavailable
+from .faults import FAULTS, reply_of, shown_cause, translate, unavailable
 from .pool import reset_in_child
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
@@ -108,7 +108,7 @@ class ClusterClient:
             replies[index] = self._moving_on()
         where = str(self.address)
         return [
-            self._doubted(refusal_of(reply, where, shown_command(command))) if isinstance(reply, redis.RedisError) else reply
+            self._doubted(translate(reply, where, shown_command(command))) if isinstance(reply, redis.RedisError) else reply
             for command, reply in zip(batch, replies, strict=True)
         ]
 

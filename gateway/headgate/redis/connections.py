@@ -28,7 +28,7 @@ from . import cluster
 from .bounded import Connection, NewestReceipts, SocketConnection, TlsConnection
 from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S, Topology, shown_command
-from .faults import FAULTS, advised, shown_cause, translate
+from .faults import FAULTS, shown_cause, translate
 from .pool import Pool
 from .primary_switch import switch_of
 from .sentinel import discovery_of
@@ -204,12 +204,13 @@ def address_of(client: redis.Redis) -> str:
 def failed(client: redis.Redis, error: Exception, command: Command = ()) -> HeadgateError:
     """Translate an error of a client, or of a command. After a broken connection or a demoted primary, close idle ones too."""
     pool = client.connection_pool
-    translated = translate(error, address_of(client), shown_command(command) if command else "")
+    tls = issubclass(pool.connection_class, redis.SSLConnection)
+    translated = translate(error, address_of(client), shown_command(command) if command else "", tls=tls)
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
         if (switch := pool.connection_kwargs.get("switch")) is not None:
             switch.doubt()
-    return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))
+    return translated
 
 
 def _record(began_s: float, *last: Command) -> None:
@@ -233,7 +234,7 @@ def _ask_slots(url: RedisUrl, where: str) -> Any:
         return connection.read_response()
     except FAULTS as error:
         tls = isinstance(connection, redis.SSLConnection)
-        raise advised(translate(error, where), error, tls=tls) from shown_cause(error)
+        raise translate(error, where, tls=tls) from shown_cause(error)
     finally:
         connection.disconnect()
 

@@ -141,11 +141,20 @@ def refused(reason: str, redis_code: str = "") -> BusRefused:
     return BusRefused(reason, shown="the gateway's log says why", redis_code=redis_code)
 
 
-def translate(error: BaseException, where: str = "Redis", asked: str = "") -> HeadgateError:
-    """Return the error of our tree for an error of redis-py or of the operating system, with the address of the server.
+def translate(error: BaseException, where: str = "Redis", asked: str = "", *, tls: bool = False) -> HeadgateError:
+    """Return the error of our tree for an error of redis-py or of the operating system, with a note of the usual remedy, if any.
 
-    `asked` is the command with its key, for a refusal about one of them.
+    `where` is the address of the server, and `asked` the command with its key, for a refusal about one of them. `tls`: the
+    connection uses TLS.
     """
+    translated = _translated(error, where, asked)
+    code = translated.redis_code if isinstance(translated, BusRefused | BusUnavailable) else ""
+    if (advice := _advice(error, tls=tls) or CURES.get(code)) is not None:
+        translated.add_note(advice)
+    return translated
+
+
+def _translated(error: BaseException, where: str, asked: str) -> HeadgateError:
     if isinstance(error, NO_REPLY):
         return refused(f"{where} sent a reply of a form that Redis does not have; needed: {NEEDED}")
     if isinstance(error, redis.exceptions.InvalidResponse):
@@ -173,15 +182,9 @@ def translate(error: BaseException, where: str = "Redis", asked: str = "") -> He
     return refused(f"{where}: {text or type(error).__name__}", code)
 
 
-def refusal_of(reply: Exception, where: str, asked: str) -> HeadgateError:
-    """Return the error of our tree for an error among the replies of a round trip, with the usual remedy."""
-    return advised(translate(reply, where, asked), reply, tls=False)
-
-
 def reply_error(text: bytes, where: str = "Redis", asked: str = "") -> HeadgateError:
     """Return the error of our tree for the text of an error reply of a server."""
-    error = redis.ResponseError(text.decode("utf-8", "replace"))
-    return refusal_of(error, where, asked)
+    return translate(redis.ResponseError(text.decode("utf-8", "replace")), where, asked)
 
 
 @contextmanager
@@ -208,16 +211,7 @@ def shown_cause(error: Exception) -> Exception | None:
     return None if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError) else error
 
 
-def advised(translated: HeadgateError, error: Exception, *, tls: bool) -> HeadgateError:
-    """Return the translated error, with a note that names the usual remedy, if any."""
-    code = translated.redis_code if isinstance(translated, BusRefused | BusUnavailable) else ""
-    advice = _advice(error, tls=tls) or CURES.get(code)
-    if advice is not None:
-        translated.add_note(advice)
-    return translated
-
-
-def _advice(error: Exception, *, tls: bool) -> str | None:
+def _advice(error: BaseException, *, tls: bool) -> str | None:
     cause = _cause(error)
     if isinstance(error, redis.AuthenticationError) or reply_of(error)[0] == "NOAUTH":
         return "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0"

@@ -24,7 +24,7 @@ from headgate.settings.addresses.redis_url import Kind, read_url, shown_node
 
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool
-from .faults import CHECK_PORT, FAULTS, advised, reason_of, reply_of, shown_cause, translate, unavailable
+from .faults import CHECK_PORT, FAULTS, reason_of, reply_of, shown_cause, translate, unavailable
 from .primary_switch import PrimarySwitch
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SubscriberLink:
             connection.ask_server()  # now, because a subscribed link cannot ask
         except FAULTS as error:
             tls = isinstance(connection, redis.SSLConnection)
-            raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)
+            raise translate(error, self._address, tls=tls) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py pins this.
         self._socket, connection._sock = connection._sock, None
@@ -214,7 +214,7 @@ class SubscriberLink:
                 refusal = redis.ResponseError(str(reply))
                 if self._url.kind is Kind.CLUSTER and reply_of(refusal)[0] == "MOVED":
                     raise unavailable(f"{self._address} does not own the slot any more", "MOVED")
-                raise advised(translate(refusal, self._address), refusal, tls=False)
+                raise translate(refusal, self._address)
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:

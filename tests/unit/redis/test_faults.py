@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import errors
-from headgate.redis.faults import NO_FUNCTION, NO_PERMISSION, advised, reason_of, translate
+from headgate.redis.faults import NO_FUNCTION, NO_PERMISSION, reason_of, translate
 
 
 def reply(text: str) -> errors.HeadgateError:
@@ -75,7 +75,7 @@ def test_strangers_are_told_neither_the_address_nor_the_reason() -> None:
 )
 def test_a_usual_fault_of_connecting_comes_with_an_advice(cause: OSError, tls: bool, advice: str) -> None:
     """As the second line that a command shows."""
-    (_, line) = advised(translate(cause, "here"), cause, tls=tls).lines()
+    (_, line) = translate(cause, "here", tls=tls).lines()
     assert advice in line
 
 
@@ -87,17 +87,17 @@ def test_a_server_that_wants_a_certificate_of_its_clients_is_said() -> None:
         (alert, "it accepts only clients with a certificate"),
         (ssl.SSLEOFError(8, "EOF"), "it closed the connection"),
     ):
-        reason, advice = advised(translate(cause, "here"), cause, tls=True).lines()
+        reason, advice = translate(cause, "here", tls=True).lines()
         assert f"here: {says}" in reason
         assert "?ssl_certfile=FILE&ssl_keyfile=FILE" in advice
     closed = redis.ConnectionError("Connection closed by server.")
-    assert "?ssl_certfile=FILE" in advised(translate(closed, "here"), closed, tls=True).lines()[1]
+    assert "?ssl_certfile=FILE" in translate(closed, "here", tls=True).lines()[1]
 
 
 def test_a_fault_without_a_usual_remedy_has_no_advice() -> None:
     """One line."""
     error = redis.ResponseError("ERR something else")
-    assert len(advised(translate(error), error, tls=False).lines()) == 1
+    assert len(translate(error).lines()) == 1
 
 
 def test_ciphers_that_openssl_does_not_know_are_a_reason() -> None:

@@ -113,7 +113,7 @@ class SteppedWorker:
         self.stopping = Stopping(clock.move)
         self.store = _Store(self._client, redis_url, spec.namespace, spec.name, Settings().max_payload_bytes)
         self.store.stopping, self.store.clock = self.stopping, clock
-        self.state = RedisState(self._client, spec.namespace, spec.name, self.store)
+        self.state = RedisState(self.store)
         context = context_of(spec, self.state, self._publisher)
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         self.taking = threading.Lock()

@@ -112,13 +112,13 @@ def test_a_consumer_is_removed_with_all_it_has(run: Run, open_group: OpenGroup, 
     Publisher(redis_url).publish("a", 0)
     other = open_group("old-2")
     other.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
-    RedisState(redis_client, "notifications", "old-2", other).put("x", b"1", 60)
+    RedisState(other).put("x", b"1", 60)
     before = keys(redis_client)
     old = open_group("old")
     Publisher(redis_url).publish("a", 1)
     old.take(10, 60_000, 100, lambda topic: True)
     old.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
-    RedisState(redis_client, "notifications", "old", old).put("x", b"1", 60)
+    RedisState(old).put("x", b"1", 60)
 
     result = run("remove", "old")
 

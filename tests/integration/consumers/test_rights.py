@@ -56,7 +56,7 @@ def work(url: str, admin: Client, admin_url: str) -> None:
     describe_server(url)
     client = open_client(url)
     store = Store(client, url, "notifications", "mail", 65536)
-    state = RedisState(client, "notifications", "mail", store)
+    state = RedisState(store)
     try:
         store.open("oldest")
         page = take(store)
@@ -120,7 +120,7 @@ def look_after(url: str, admin: Client, admin_url: str) -> None:
         one, *_ = letters.page()
         assert letters.show(one.id) == one
         assert (letters.drop([one.id]), letters.retry_all(), letters.drop_all()) == (1, 2, 0)
-        RedisState(admin, "notifications", "mail", store).put("v", b"1", 60)
+        RedisState(store).put("v", b"1", 60)
         [status] = Groups(client, "notifications").statuses()
         assert Groups(client, "notifications").remove(status.name) == (1, 0)
         assert call(admin, "KEYS", "hg:{notifications}:group:*") == []

@@ -41,7 +41,7 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
         consumers = []
         for spec in specs:
             store = Store(client, redis_url, spec.namespace, spec.name, HARD_MAX_PAYLOAD_BYTES)
-            context = context_of(spec, RedisState(client, spec.namespace, spec.name, store), publisher)
+            context = context_of(spec, RedisState(store), publisher)
             consumers.append((spec, made.enter_context(closing(spec.consumer(spec.options, context)))))
         logs = {spec.namespace: EventLog(spec.namespace, client) for spec in specs}
         heads = {namespace: log.head() for namespace, log in logs.items()}

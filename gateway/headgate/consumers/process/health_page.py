@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from headgate.errors import InvalidRequest
 from headgate.runtime import metrics
@@ -27,9 +28,6 @@ REQUEST_DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
 # Interval between checks for expired connections.
 POLL_S = 0.5
-
-# A request as socketserver types it; a TCP server's is a socket.
-_Request = socket.socket | tuple[bytes, socket.socket]
 
 
 class HealthPage(socketserver.ThreadingTCPServer):
@@ -68,8 +66,7 @@ class HealthPage(socketserver.ThreadingTCPServer):
         self.server_close()
         self._thread.join()
 
-    def process_request(self, request: _Request, client_address: object) -> None:
-        assert isinstance(request, socket.socket)
+    def process_request(self, request: Any, client_address: object) -> None:
         with self._lock:
             if len(self._ends_s) >= MAX_CONNECTIONS:
                 self._cut(next(iter(self._ends_s)))
@@ -83,8 +80,7 @@ class HealthPage(socketserver.ThreadingTCPServer):
             for request in [each for each, end_s in self._ends_s.items() if end_s <= now_s]:
                 self._cut(request)
 
-    def shutdown_request(self, request: _Request) -> None:
-        assert isinstance(request, socket.socket)
+    def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._ends_s.pop(request, None)
         super().shutdown_request(request)
@@ -95,7 +91,7 @@ class HealthPage(socketserver.ThreadingTCPServer):
             for request in list(self._ends_s):
                 self._cut(request)
 
-    def handle_error(self, request: _Request, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: object) -> None:
         """Ignore the errors of clients that left or were cut; report any other as a fault of this program."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)

@@ -105,7 +105,7 @@ class DeadLetters:
     def drop(self, letter_ids: Sequence[str]) -> int:
         """Drop these letters for good; return how many existed. Raises InvalidRequest for an invalid id."""
         checked = [check_letter_id(letter_id) for letter_id in letter_ids]
-        return self._store.drop(checked) if checked else 0
+        return int(self._store.call("group_drop", *checked)) if checked else 0
 
     def retry_all(self) -> int:
         """Retry all current letters except unreadable ones, page by page; return how many."""

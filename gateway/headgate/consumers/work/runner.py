@@ -60,7 +60,7 @@ class Runner:
 
         Optional before `start`, whose workers do the same. Raises as `redis.client.call`.
         """
-        return self._client_and_store()[1].open(self._spec.runner.start)[1]
+        return self._store().open(self._spec.runner.start)[1]
 
     def start(self) -> None:
         """Start the threads and return. They wait for Redis without a time limit, and run until `stop`."""
@@ -103,29 +103,27 @@ class Runner:
         return drained
 
     def _worker(self) -> Worker:
-        client, store = self._client_and_store()
-        state = RedisState(client, self._spec.namespace, self._spec.name, store)
-        context = context_of(self._spec, state, self._publisher)
+        store = self._store()
+        context = context_of(self._spec, RedisState(store), self._publisher)
         return Worker(self._spec, context, store, self._log, self._stopping, self._abandoned, self._taking)
 
-    def _client_and_store(self) -> tuple[Client, Store]:
-        client = open_client(self._url)
-        self._clients.append(client)
-        return client, Store(client, self._url, self._spec.namespace, self._spec.name, self._limit)
+    def _store(self) -> Store:
+        self._clients.append(open_client(self._url))
+        return Store(self._clients[-1], self._url, self._spec.namespace, self._spec.name, self._limit)
 
     def _keep(self) -> None:
         """Renew the leases of all workers, and watch the group's clock and the primary, over a separate connection."""
-        (client, store), watch = self._client_and_store(), TimeWatch()
+        store, watch = self._store(), TimeWatch()
         group, name = group_key(self._spec.namespace, self._spec.name), process_name()
         next_tick_s = 0.0
         while True:
             try:
-                check_primary(client)
+                check_primary(store.client)
                 if time.monotonic() >= next_tick_s:
                     group_ms = store.tick(*watch.words())
                     watch.observe(group_ms)
                     if group_ms:  # 0 if the group is not open
-                        give_word(client, group, name)
+                        give_word(store.client, group, name)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:
                     worker.keep(store)
@@ -134,4 +132,4 @@ class Runner:
             if self._ended.wait(min(KEEP_EVERY_S, self._spec.runner.lease_s / 3)):
                 break
         with suppress(HeadgateError):  # its entry expires soon
-            take_out(client, group, name)
+            take_out(store.client, group, name)

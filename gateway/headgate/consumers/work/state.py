@@ -1,6 +1,6 @@
 """A consumer's small shared memory in Redis, as `base.State` describes it, on the group's own keys. Every key expires.
 
-In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`, with a hash
+In: the group's store. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`, with a hash
 in place of a name that is long or has unusual characters. Redis' clock counts where two instances must agree. The methods
 convert its times to this machine's clock.
 """
@@ -12,7 +12,6 @@ import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from headgate.consumers.base import Progress
 from headgate.consumers.notification import OUTCOMES
@@ -22,7 +21,7 @@ from headgate.redis.connections import Command
 from headgate.redis.inbox import UserFacts, read_user_facts
 from headgate.redis.keys import group_key, log_key
 
-from .store import GROUP_LIBRARY, Store
+from .store import Store
 
 # Duration of a consumer's records for a user, and their maximum per user.
 OUTCOME_S, MAX_OUTCOMES = 86400.0, 1000
@@ -32,17 +31,17 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 class RedisState:
     """The state of one consumer. `base.State` describes its methods. One of these objects holds a lease at a time."""
 
-    def __init__(self, client: Client, namespace: str, consumer: str, store: Store) -> None:
-        self._client, self._store, self._namespace, self._consumer = client, store, namespace, consumer
+    def __init__(self, store: Store) -> None:
+        self._client, self._store = store.client, store
         self._holder = uuid.uuid4().hex
-        self._prefix = group_key(namespace, consumer) + ":state:"
+        self._prefix = group_key(store.namespace, store.group) + ":state:"
 
     def window(self, name: str, length_s: float) -> float | None:
-        return self._time("window", _suffix("window", name), _ms(length_s))
+        return self._time("state_window", _suffix("window", name), _ms(length_s))
 
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
         # The limit applies to every interval of `period_s`, not to fixed ones.
-        return self._time("rate", _suffix("rate", name), limit, _ms(period_s), one or uuid.uuid4().hex)
+        return self._time("state_rate", _suffix("rate", name), limit, _ms(period_s), one or uuid.uuid4().hex)
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
         commands: list[Command] = []
@@ -63,16 +62,16 @@ class RedisState:
         return value
 
     def put(self, name: str, value: bytes, ttl_s: float) -> None:
-        self._run("put", _suffix("value", name), value, _ms(ttl_s))
+        self._store.call("state_put", _suffix("value", name), value, _ms(ttl_s))
 
     def lease(self, name: str, for_s: float) -> bool:
-        return bool(self._run("lease", _suffix("lease", name), self._holder, _ms(for_s)))
+        return bool(self._store.call("state_lease", _suffix("lease", name), self._holder, _ms(for_s)))
 
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
-        return read_user_facts(self._client, self._namespace, user, topic, event_id)
+        return read_user_facts(self._client, self._store.namespace, user, topic, event_id)
 
     def record(self, user: str, event_id: str, outcome: str) -> None:
-        self._run("record", _suffix("outcome", user), f"{outcome} {event_id}", _ms(OUTCOME_S), MAX_OUTCOMES)
+        self._store.call("state_record", _suffix("outcome", user), f"{outcome} {event_id}", _ms(OUTCOME_S), MAX_OUTCOMES)
 
     def progress(self) -> Progress:
         return self._store.progress()
@@ -80,15 +79,11 @@ class RedisState:
     def _sum(self, name: str, bucket: int) -> str:
         return f"{self._prefix}{_suffix('sum', name)}:{bucket}"
 
-    def _run(self, function: str, *arguments: str | bytes | int) -> Any:
-        command = ("FCALL", f"headgate_state_{function}", 1, log_key(self._namespace), self._consumer, *arguments)
-        return GROUP_LIBRARY.call(self._client, *command)
-
     def _time(self, function: str, *arguments: str | int) -> float | None:
-        at_ms: int = self._run(function, *arguments)
+        at_ms: int = self._store.call(function, *arguments)
         if at_ms < 0:
             return None
-        seconds, microseconds = call_at(self._client, log_key(self._namespace), "TIME")
+        seconds, microseconds = call_at(self._client, log_key(self._store.namespace), "TIME")
         return time.time() + at_ms / 1000 - (int(seconds) + int(microseconds) / 1e6)
 
 

@@ -93,7 +93,7 @@ class Page:
 
 
 class Store:
-    """One consumer's group in one namespace. Owned by one thread.
+    """One consumer's group in one namespace. Owned by one thread. Attributes: `client`, `namespace` and `group`.
 
     Args:
         client, url: of its Redis. Connections for acknowledging and waiting are opened by `url` on demand.
@@ -102,11 +102,11 @@ class Store:
     """
 
     def __init__(self, client: Client, url: str, namespace: str, group: str, max_payload_bytes: int) -> None:
-        self._client = client
+        self.client, self.namespace, self.group = client, namespace, group
         self._acks, self._waits = _Line(url, log_key(namespace)), _Line(url, log_key(namespace))
         self._unconfirmed: list[Command] = []
         self._unconfirmed_since_s = 0.0
-        self._log, self._group = log_key(namespace), group
+        self._log = log_key(namespace)
         self._max_payload_bytes = max_payload_bytes
 
     def open(self, start: str) -> tuple[str, int]:
@@ -115,8 +115,8 @@ class Store:
         Args:
             start: start of a new group, `new`, `oldest`, or `lost` (it existed before, so it reads everything).
         """
-        GROUP_LIBRARY.try_to_update(self._client, self._log)
-        epoch, position = self._call("open", start)
+        GROUP_LIBRARY.try_to_update(self.client, self._log)
+        epoch, position = self.call("group_open", start)
         return epoch.decode(), position
 
     def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
@@ -127,12 +127,12 @@ class Store:
         """
         is_redis_full = False
         try:
-            reply = self._call("take", count, lease_ms, max_waiting)
+            reply = self.call("group_take", count, lease_ms, max_waiting)
         except BusRefused as error:
             if not is_full(error):
                 raise
             is_redis_full = True
-            reply = self._call("take_known", count, lease_ms, max_waiting)
+            reply = self.call("group_take_known", count, lease_ms, max_waiting)
         if not reply:
             return None
         raw_epoch, head, position, waiting, next_due_ms, now_ms, missed, lost, entries, tasks = reply
@@ -157,7 +157,7 @@ class Store:
         if not self._unconfirmed:
             self._unconfirmed_since_s = time.monotonic()
         ids = [f"{offset}-0" for offset in offsets]
-        command: Command = ("XACK", self._log, group_in_log(self._group, epoch), *ids)
+        command: Command = ("XACK", self._log, group_in_log(self.group, epoch), *ids)
         self._unconfirmed.append(command)
         sent = self._acks.send(command)
         owed_s = time.monotonic() - self._unconfirmed_since_s
@@ -176,25 +176,21 @@ class Store:
         """
         given = list(answers)
         try:
-            waiting, dropped = self._call("settle", *chain.from_iterable(given))
+            waiting, dropped = self.call("group_settle", *chain.from_iterable(given))
         except InvalidRequest:  # the library is older than `held`, and this user may not replace it
-            waiting, dropped = self._call("settle", *chain.from_iterable(each for each in given if each[0] != "held"))
+            waiting, dropped = self.call("group_settle", *chain.from_iterable(each for each in given if each[0] != "held"))
         return waiting, dropped
 
     def renew(self, names: Sequence[str], lease_ms: int) -> None:
         """Renew the leases of tasks."""
-        self._call("renew", lease_ms, *names)
+        self.call("group_renew", lease_ms, *names)
 
     def tick(self, *counts: int) -> int:
         """Report the time from the last call, and its age in ms; return the group's time now (0: the group is not open).
 
         Leases and due times are right while each process does this every few seconds (redis/time_watch.py has the arguments).
         """
-        return int(self._call("tick", *counts))
-
-    def drop(self, letter_ids: Sequence[str]) -> int:
-        """Drop these dead letters; return how many existed."""
-        return int(self._call("drop", *letter_ids))
+        return int(self.call("group_tick", *counts))
 
     def wait(self, position: int, timeout_s: float) -> None:
         """Wait until the log has an event after `position`, at most `timeout_s`, or until `interrupt`."""
@@ -216,10 +212,11 @@ class Store:
 
     def progress(self) -> Progress:
         """Return the progress of the group."""
-        return Progress(*GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_progress", 1, self._log, self._group))
+        return Progress(*GROUP_LIBRARY.call(self.client, "FCALL_RO", "headgate_group_progress", 1, self._log, self.group))
 
-    def _call(self, function: str, *arguments: str | bytes | int) -> Any:
-        return GROUP_LIBRARY.call(self._client, "FCALL", f"headgate_group_{function}", 1, self._log, self._group, *arguments)
+    def call(self, function: str, *arguments: str | bytes | int) -> Any:
+        """Call a function of groups.lua that writes, such as `group_take` or `state_put`."""
+        return GROUP_LIBRARY.call(self.client, "FCALL", f"headgate_{function}", 1, self._log, self.group, *arguments)
 
     def _entry(self, leased_in: str, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> LeasedTask:
         entry = read_entry(offset, fields, self._max_payload_bytes)

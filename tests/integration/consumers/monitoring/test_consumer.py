@@ -33,7 +33,7 @@ class Instance:
     def __init__(self, redis_url: str, client: Client, publisher: Publisher, toml: str) -> None:
         self.store = Store(client, redis_url, NAMESPACE, "watch", LIMIT)
         self.store.open("oldest")
-        state = RedisState(client, NAMESPACE, "watch", self.store)
+        state = RedisState(self.store)
         self.monitoring = Monitoring(read(toml), Context("watch", NAMESPACE, state, publisher))
         self.monitoring.start()
 

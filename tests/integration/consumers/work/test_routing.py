@@ -189,7 +189,7 @@ def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(site: Site) 
 def test_what_was_done_for_a_user_is_kept_for_a_day_and_bounded(redis_client: Client, redis_url: str) -> None:
     """The oldest gives way."""
     store = Store(redis_client, redis_url, NAMESPACE, "mail", 65536)
-    state = RedisState(redis_client, NAMESPACE, "mail", store)
+    state = RedisState(store)
     for number in range(MAX_OUTCOMES + 1):
         state.record("ann", f"{number}", "mailed")
 

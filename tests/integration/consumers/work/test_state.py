@@ -16,7 +16,7 @@ ODD = ["two words", "ü", "", "a" * 500, "a\nb", "={}*", "\ud800"]
 
 
 def make(client: Client, url: str, consumer: str = "mail") -> RedisState:
-    return RedisState(client, "notifications", consumer, Store(client, url, "notifications", consumer, 65536))
+    return RedisState(Store(client, url, "notifications", consumer, 65536))
 
 
 @pytest.fixture

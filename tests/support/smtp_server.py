@@ -8,7 +8,6 @@ import contextlib
 import logging
 import ssl
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from tests.support.held_port import HeldPort
+from tests.support.redis_server import DEADLINE_S, wait_until
 
-DEADLINE_S = 30.0
 logging.getLogger("mail").setLevel(logging.CRITICAL)
 
 
@@ -62,6 +61,9 @@ class SmtpServer:
         certificate: paths of the certificate and its key.
         login: the user and password that it demands.
         smtputf8: offer SMTPUTF8.
+
+    Attributes:
+        received: every mail that it got in full, in order, also those that it then refused.
     """
 
     def __init__(
@@ -72,9 +74,8 @@ class SmtpServer:
         login: tuple[str, str] | None = None,
         smtputf8: bool = False,
     ) -> None:
-        self._received: list[Received] = []
+        self.received: list[Received] = []
         self._counts: Counter[str] = Counter()
-        self._grown = threading.Condition()
         self._behaviour: dict[str, tuple[str, int]] = {}
         self._connections: set[Any] = set()
         self._listening: asyncio.Server | None = None
@@ -103,32 +104,22 @@ class SmtpServer:
         self.listen()
 
     @property
-    def received(self) -> list[Received]:
-        """Every mail that it got in full, in order, also those that it then refused."""
-        with self._grown:
-            return list(self._received)
-
-    @property
     def mails(self) -> list[Received]:
         """Every mail that it accepted, in order."""
         return [mail for mail in self.received if mail.accepted]
 
     def count(self, what: str) -> int:
         """How often it has seen `connection`, or `RSET`, or has done what `behave` asked for: `misbehaved`."""
-        with self._grown:
-            return self._counts[what]
+        return self._counts[what]
 
     def behave(self, stage: str, how: str, times: int = 1_000_000) -> None:
         """Have it do something else than agree, the next `times`.
 
         Args:
-            stage: `greeting`, `EHLO` (and HELO), `MAIL`, `RCPT`, `DATA` or `message`; "" for all of them.
+            stage: `greeting`, `EHLO` (and HELO), `MAIL`, `RCPT`, `DATA` or `message`.
             how: an answer such as `451 later`; `drop` (no answer, the connection ends), `drop after` (250 first), `hang` (no
                 answer), `slow` (the usual answer half a second later), `endless` and `flood` (answers that do not end).
-            times: 0: agree again.
         """
-        if not stage:
-            self._behaviour.clear()
         self._behaviour[stage] = (how, times)
 
     def refuse(self) -> None:
@@ -141,29 +132,19 @@ class SmtpServer:
 
     def begin_behaving(self) -> None:
         """Agree to everything again, and take connections."""
-        self.behave("", "", 0)
+        self._behaviour.clear()
         self.listen()
 
     def begin_anew(self) -> None:
         """Behave, and forget the received mails."""
         self.begin_behaving()
-        with self._grown:
-            self._received.clear()
-            self._counts.clear()
+        self.received.clear()
+        self._counts.clear()
 
     def wait_for_mails(self, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
         """Return the accepted mails when there are at least `count`."""
-        self.wait_for(lambda: sum(mail.accepted for mail in self._received) >= count, f"{count} mails", deadline_s)
+        wait_until(lambda: len(self.mails) >= count, f"{count} mails", deadline_s)
         return self.mails
-
-    def wait_for(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
-        """Wait until `condition()` is true, looking after each report of the server."""
-        give_up = time.monotonic() + deadline_s
-        with self._grown:
-            while not condition():
-                if time.monotonic() > give_up:
-                    pytest.fail(f"not within {deadline_s:g} s: {what}; {len(self._received)} received, {dict(self._counts)}")
-                self._grown.wait(0.2)
 
     def close(self) -> None:
         """End it."""
@@ -203,16 +184,11 @@ class SmtpServer:
 
     def note(self, what: str) -> None:
         """Count something."""
-        with self._grown:
-            self._counts[what] += 1
-            self._grown.notify_all()
+        self._counts[what] += 1
 
     def take(self, envelope: Any, *, accepted: bool) -> None:
         """Keep a mail."""
-        mail = Received(envelope.mail_from, list(envelope.rcpt_tos), envelope.original_content, accepted)
-        with self._grown:
-            self._received.append(mail)
-            self._grown.notify_all()
+        self.received.append(Received(envelope.mail_from, list(envelope.rcpt_tos), envelope.original_content, accepted))
 
     def planned(self, stage: str) -> str:
         """Return how a stage is to go this time; "" for as usual."""

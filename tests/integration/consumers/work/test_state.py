@@ -10,7 +10,6 @@ from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.inbox import mark_seen
 
 ODD = ["two words", "ü", "", "a" * 500, "a\nb", "={}*", "\ud800"]
 
@@ -190,16 +189,6 @@ def test_a_lease_is_held_by_one(state: State, other: State, redis_client: Client
     end(redis_client, "lease:l", 60)
     assert other.lease("l", 60)
     assert not state.lease("l", 60)
-
-
-def test_seen_reads_the_marks_of_the_gateway(redis_client: Client, redis_url: str) -> None:
-    """Per user and event."""
-    state = make(redis_client, redis_url)
-    mark_seen(redis_client, "notifications", "ada", ["order:1"])
-
-    assert state.user_facts("ada", "news", "order:1").is_shown
-    assert not state.user_facts("bob", "news", "order:1").is_shown
-    assert not state.user_facts("ada", "news", "order:2").is_shown
 
 
 def test_without_redis_every_method_says_so(redis_client: Client) -> None:

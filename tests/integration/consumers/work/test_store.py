@@ -116,13 +116,6 @@ def test_a_group_may_be_there_before_the_log(unopened: Store, publisher: Publish
     assert (offsets(page), page.lost, page.missed) == ([1], 0, 0)
 
 
-def test_a_group_that_nobody_opened_is_told(unopened: Store, publisher: Publisher) -> None:
-    """It is not made on the way, because only its consumer knows where it is to begin."""
-    publisher.publish("a", 1)
-
-    assert unopened.take(10, LEASE_MS, 10, lambda topic: True) is None
-
-
 # Missed events -----------------------------------------------------------------------------------------------------------
 
 

@@ -221,10 +221,3 @@ def test_the_preview_is_the_request(post: MemoryPost) -> None:
     assert (where, message_id, blank) == ("POST https://hooks.example/…", "webhook-id: hook:shop:0123456789abcdef-17", "")
     assert json.loads(body)["type"] == "orders.42.failed"
     assert post.requests == []
-
-
-def test_a_certificate_file_that_is_none_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    """The check does not read it."""
-    (tmp_path / "ca.pem").write_text("none")
-    with pytest.raises(OSError, match=r"NO_CERTIFICATE|no certificate"):
-        Webhook(read_webhook({"url": URL, "ca_file": str(tmp_path / "ca.pem")}), CONTEXT)

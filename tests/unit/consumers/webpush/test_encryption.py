@@ -1,7 +1,6 @@
 """Encryption and signatures of Web Push, held to the example of RFC 8291 and to a reader that shares no code with them."""
 
 import base64
-import json
 
 import jwt
 import pytest
@@ -114,8 +113,3 @@ def test_what_is_no_subscription_is_refused(raw: object) -> None:
     """One sentence with the expected form, and nothing of the endpoint."""
     with pytest.raises(ValueError, match=r'^expected \{"endpoint", "keys"'):
         read_subscription(raw)
-
-
-def test_a_subscription_may_be_text_or_an_object() -> None:
-    """As an application has it from the page, or from its database."""
-    assert read_subscription(GOOD) == read_subscription(json.dumps(GOOD))

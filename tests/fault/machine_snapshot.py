@@ -8,22 +8,17 @@ server.
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
-import struct
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
-import pytest
-
+from tests.fault.preloaded import Preloaded
 from tests.fault.site import wait_for
 from tests.support.redis_process import RedisProcess
-
-SOURCE = Path(__file__).with_name("machine_snapshot.c")
-_LONG = struct.Struct("l")
 
 
 class _Copy(subprocess.Popen[bytes]):
@@ -49,60 +44,43 @@ class _Copy(subprocess.Popen[bytes]):
 
 
 class RevertibleRedis(RedisProcess):
-    """See the module. It keeps nothing on disk.
+    """See the module. It keeps nothing on disk."""
 
-    Args:
-        compiler: the C compiler.
-    """
-
-    def __init__(self, folder: Path, compiler: str) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        folder.mkdir(parents=True)
-        self._library, self._file = folder / "machine_snapshot.so", folder / "snapshot"
-        command = [compiler, "-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(self._library), str(SOURCE)]
-        subprocess.run(command, check=True, timeout=60)
-        self._file.write_bytes(_LONG.pack(0))
-        with self._file.open("r+b") as file:
-            self._newest = mmap.mmap(file.fileno(), _LONG.size)
+        self._library = Preloaded(folder, "machine_snapshot", "SNAPSHOT_FILE")  # its number: the newest copy's process
         self._copies: list[int] = []
 
-    def start(self, *, empty: bool = False) -> RevertibleRedis:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("LD_PRELOAD", str(self._library))
-            environment.setenv("SNAPSHOT_FILE", str(self._file))
+    def start(self, *, empty: bool = False) -> Self:
+        with self._library.loaded():
             super().start(empty=empty)
         self.call("CONFIG", "SET", "appendonly", "no")
         return self
 
     def take_snapshot(self) -> None:
         """Copy the process as it is now."""
-        before = self._snapshot
+        before = self._library.number
         os.kill(self.pid, signal.SIGRTMAX)
         self._wait_for_copy(before)
 
     def revert(self) -> None:
         """Put the machine back to the newest snapshot, which may be done again and again."""
         self.kill()
-        copy = self._snapshot
+        copy = self._library.number
         self._process = _Copy(copy)
         self._process.send_signal(signal.SIGCONT)
         self._wait_for_copy(copy)
         wait_for(self.answers, "the copy to answer")
 
     def _wait_for_copy(self, before: int) -> None:
-        wait_for(lambda: self._snapshot != before and _state(self._snapshot) == "T", "a copy of the process")
-        self._copies.append(self._snapshot)
+        wait_for(lambda: self._library.number != before and _state(self._library.number) == "T", "a copy of the process")
+        self._copies.append(self._library.number)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for copy in self._copies:
             with suppress(ProcessLookupError):
                 os.kill(copy, signal.SIGKILL)
         super().__exit__(kind, error, trace)
-
-    @property
-    def _snapshot(self) -> int:
-        (pid,) = _LONG.unpack(self._newest[:])
-        return int(pid)
 
 
 def _state(pid: int) -> str:

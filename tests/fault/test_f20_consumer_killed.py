@@ -16,6 +16,7 @@ from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.task import OUTCOME_UNKNOWN, POISON
 from headgate.consumers.work.worker import MAX_UNKNOWN, PAGE_TASKS
 from headgate.redis.client import Client, call, open_client
+from headgate.redis.keys import group_key, log_key
 from headgate.services.publisher import Publisher
 from tests.fault.consumer_process import NAME, NAMESPACE, keys_of
 from tests.fault.figures import Figures
@@ -23,8 +24,6 @@ from tests.fault.site import Load
 from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
-LOG = f"hg:{{{NAMESPACE}}}:log"
-GROUP = f"hg:{{{NAMESPACE}}}:group:{NAME}"
 INSTANCES = 2
 # Few enough that the retention keeps them all, because this tests the hand-over, not the log.
 SOME_EVENTS = 20
@@ -118,31 +117,22 @@ class Fleet:
 
     def _at_rest(self) -> bool:
         """Asked in one step, because work goes from hand to held and back."""
-        lag, leased, held, *_ = call(self.client, "FCALL_RO", "headgate_group_look", 1, LOG, NAME)
+        lag, leased, held, *_ = call(self.client, "FCALL_RO", "headgate_group_look", 1, log_key(NAMESPACE), NAME)
         return (lag, leased, held) == (0, 0, 0)
 
 
 @pytest.fixture
-def seed() -> int:
-    """A new seed for each run, printed; F20_SEED repeats one (the machine's timing is not repeated)."""
-    seed = int(os.environ.get("F20_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"seed: F20_SEED={seed}")
-    return seed
-
-
-@pytest.fixture
-def start_fleet(tmp_path: Path, seed: int) -> Iterator[Callable[..., Fleet]]:
-    """Start two instances on a private Redis."""
+def start_fleet(redis: RedisProcess, tmp_path: Path, seed: int) -> Iterator[Callable[..., Fleet]]:
+    """Start two instances. The seed repeats the moments of the kills, not the timing of the machine."""
     started: list[Fleet] = []
-    with RedisProcess(tmp_path / "redis") as redis:
 
-        def start(lease_s: float, mode: str = "") -> Fleet:
-            started.append(Fleet(redis.url, tmp_path, seed, lease_s, mode))
-            return started[-1]
+    def start(lease_s: float, mode: str = "") -> Fleet:
+        started.append(Fleet(redis.url, tmp_path, seed, lease_s, mode))
+        return started[-1]
 
-        yield start
-        for fleet in started:
-            fleet.close()
+    yield start
+    for fleet in started:
+        fleet.close()
 
 
 def check_nothing_lost(fleet: Fleet, done: Counter[tuple[int, str]]) -> int:
@@ -153,7 +143,7 @@ def check_nothing_lost(fleet: Fleet, done: Counter[tuple[int, str]]) -> int:
     unknown = set(done) - fleet.owed()
     assert not lost
     assert not unknown
-    assert int(call(fleet.client, "HGET", GROUP, "missed") or 0) == 0
+    assert int(call(fleet.client, "HGET", group_key(NAMESPACE, NAME), "missed") or 0) == 0
     assert {letter.why for letter in letters} <= {POISON, OUTCOME_UNKNOWN}
     assert len(letters) == DeadLetters(fleet.client, NAMESPACE, NAME).count()
     return len(letters)

@@ -2,13 +2,8 @@
 
 import contextlib
 import email.utils
-import mmap
-import shutil
-import struct
-import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,52 +18,25 @@ from headgate.redis.time_watch import TimeWatch
 from headgate.services.publisher import Publisher
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
+from tests.fault.preloaded import Preloaded
 from tests.fault.sightings import disconnects
 from tests.fault.site import Load, Site, wait_for
 from tests.support.redis_process import RedisProcess
 
 HOUR_S = 3600
 LEASE_MS = 1000
-SOURCE = Path(__file__).with_name("clock_shift.c")
-
-
-class WallClock:
-    """The wall clock of the processes that were started inside `shared`."""
-
-    def __init__(self, folder: Path, compiler: str) -> None:
-        self._file, self._library = folder / "shift", folder / "clock_shift.so"
-        self._file.write_bytes(struct.pack("l", 0))
-        command = [compiler, "-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(self._library), str(SOURCE), "-ldl"]
-        subprocess.run(command, check=True, timeout=60)
-        with self._file.open("r+b") as file:
-            self._shift = mmap.mmap(file.fileno(), struct.calcsize("l"))
-
-    @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
-        """Have it in every process that is started in between."""
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("LD_PRELOAD", str(self._library))
-            environment.setenv("CLOCK_SHIFT_FILE", str(self._file))
-            yield
-
-    def set(self, shift_s: int) -> None:
-        """Jump, so that it is so much ahead of ours from now on."""
-        self._shift[:] = struct.pack("l", shift_s)
 
 
 @pytest.fixture
-def clock(tmp_path: Path) -> WallClock:
-    """A separate clock, at 0."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) here: the wall clock of other processes cannot be shifted")
-    return WallClock(tmp_path, compiler)
+def clock(tmp_path: Path) -> Preloaded:
+    """The wall clock of the processes that are started with it, which is ahead of ours by `number` seconds."""
+    return Preloaded(tmp_path, "clock_shift", "CLOCK_SHIFT_FILE")
 
 
-def test_a_wall_clock_that_jumps_disconnects_nobody(clock: WallClock, tmp_path: Path, load: Load, figures: Figures) -> None:
+def test_a_wall_clock_that_jumps_disconnects_nobody(clock: Preloaded, tmp_path: Path, load: Load, figures: Figures) -> None:
     """Pings go on as if nothing were, and every event arrives once, in order."""
     # Pings so close that several fall into each length of time below.
-    with clock.shared():
+    with clock.loaded():
         site = Site(tmp_path / "site", replace(load, gateways=1, clients=20), ping_interval_s=0.2, ping_timeout_s=20)
         site.__enter__()
     with contextlib.closing(site.swarm()) as swarm, contextlib.ExitStack() as ended:
@@ -76,7 +44,7 @@ def test_a_wall_clock_that_jumps_disconnects_nobody(clock: WallClock, tmp_path: 
         swarm.open()
         with site.publishing() as publishing:
             for shift_s in (HOUR_S, -HOUR_S, 0):
-                clock.set(shift_s)
+                clock.number = shift_s
                 wait_for(lambda shift_s=shift_s: abs(shift_of_gateway(site) - shift_s) < 60, "the gateway's clock to have jumped")
                 wait_for_pings(swarm, 3)
                 assert abs(shift_of_redis(site) - shift_s) < 60
@@ -88,9 +56,9 @@ def test_a_wall_clock_that_jumps_disconnects_nobody(clock: WallClock, tmp_path: 
 
 
 @pytest.mark.parametrize("shift_s", [HOUR_S, -HOUR_S], ids=["on", "back"])
-def test_a_wall_clock_that_is_set_ages_nothing_in_redis(clock: WallClock, tmp_path: Path, figures: Figures, shift_s: int) -> None:
+def test_a_wall_clock_that_is_set_ages_nothing_in_redis(clock: Preloaded, tmp_path: Path, figures: Figures, shift_s: int) -> None:
     """No event is trimmed, no id forgotten, no delayed task due, no task in hand handed out again; nothing stalls."""
-    with clock.shared():
+    with clock.loaded():
         redis = RedisProcess(tmp_path / "redis").start()
     client = open_client(redis.url)
     store = Store(client, redis.url, "notifications", "mail", 65536)
@@ -110,7 +78,7 @@ def test_a_wall_clock_that_is_set_ages_nothing_in_redis(clock: WallClock, tmp_pa
         store.settle([("ack", receipt.epoch, "2-0"), defer_for(Task(receipt.epoch, 2, "a", None, 1, b"2"), 600_000)])
         watch.observe(store.tick())
 
-        clock.set(shift_s)
+        clock.number = shift_s
         in_hand = take()
         watch.observe(store.tick(*watch.words()))
         again = publisher.publish("a", 1, "an-id")

@@ -4,7 +4,6 @@ The memory of the function library is reverted together with the data, so Redis 
 receipts, and gateways the newest offset that they know.
 """
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -22,11 +21,7 @@ REVERTS = {"short": 2, "full": 20}
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RevertibleRedis]:
     """A server that runs."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) here: no process can be copied with its memory")
-    server = RevertibleRedis(tmp_path_factory.mktemp("machine") / "redis", compiler)
-    with server:
+    with RevertibleRedis(tmp_path_factory.mktemp("machine") / "redis") as server:
         yield server
 
 

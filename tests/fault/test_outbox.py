@@ -10,9 +10,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from headgate.diagnosis.tracing import NoSuchEvent, trace
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
 from tests.fault.conftest import ONLY_NIGHTLY
-from tests.fault.site import Load
+from tests.fault.site import Load, wait_for
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_process import RedisProcess
@@ -34,14 +34,6 @@ NAMESPACE = "notifications"
 WAIT_S = 120.0
 COMMITS = 10_000
 STEPS = ("claimed", "publishing", "published", "acknowledged")
-
-
-def until(condition: Callable[[], bool], within_s: float = WAIT_S) -> None:
-    """Wait for a condition, with a deadline."""
-    give_up = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
 
 
 class Shop:
@@ -106,11 +98,9 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with RedisProcess(tmp_path / "redis") as redis:
-        shop = Shop(tmp_path, redis)
+def shop(redis: RedisProcess, tmp_path: Path) -> Iterator[Shop]:
+    with closing(Shop(tmp_path, redis)) as shop:
         yield shop
-        shop.close()
 
 
 @ONLY_NIGHTLY
@@ -127,10 +117,10 @@ def test_every_committed_row_is_one_event_and_no_other_is_there(shop: Shop, load
         shop.order(part, "committed")
         waiting = shop.pending()
         shop.relay()
-        until(lambda waiting=waiting: shop.pending() < waiting)  # type: ignore[misc]
+        wait_for(lambda waiting=waiting: shop.pending() < waiting, "rows to be published", WAIT_S)
         shop.redis.kill()
         shop.redis.start()
-        until(lambda: shop.pending() == 0)
+        wait_for(lambda: shop.pending() == 0, "every row to be published", WAIT_S)
         shop.close()
     assert shop.made >= COMMITS
 
@@ -145,7 +135,7 @@ def test_every_committed_row_is_one_event_and_no_other_is_there(shop: Shop, load
         numbers[topic].append(number)
     assert all(each == sorted(each) for each in numbers.values())
 
-    until(lambda: len(client.named("event")) >= len(log))
+    client.wait_for(lambda: len(client.events) >= len(log), "every event", WAIT_S)
     client.close()
     for _, event_id, _ in log:
         found = trace(redis, NAMESPACE, event_id)

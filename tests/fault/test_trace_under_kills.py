@@ -4,8 +4,7 @@
 """
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,10 @@ import pytest
 from headgate.diagnosis.tracing import AtGateway, Trace, trace
 from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
+from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher, Receipt
 from tests.fault.consumer_process import NAME, NAMESPACE
-from tests.fault.site import Load
+from tests.fault.site import Load, wait_for
 from tests.fault.test_f20_consumer_killed import Instances
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
@@ -28,7 +28,6 @@ CLIENTS, BATCH = 4, 50
 WAIT_S = 120.0
 LEASE_S = 1.0
 OUTCOMES = ("written", "queued", "kept", "discarded", "conflated", "left_to_log", "gone")
-LOG = f"hg:{{{NAMESPACE}}}:log"
 
 
 class Life(NamedTuple):
@@ -40,14 +39,6 @@ class Life(NamedTuple):
     last: int
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    give_up = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-
-
 def joined(gateway: GatewayProcess, epoch: str = "", offset: int = 0) -> list[RawClient]:
     """Clients of everything, which go on after an offset."""
     hello: dict[str, object] = {"subscriptions": [{"pattern": "#"}]}
@@ -57,10 +48,6 @@ def joined(gateway: GatewayProcess, epoch: str = "", offset: int = 0) -> list[Ra
     for client in clients:
         client.wait_for(partial(client.named, "welcome"), "welcome", WAIT_S)
     return clients
-
-
-def offsets(client: RawClient) -> list[int]:
-    return [meta["offset"] for _, _, meta in client.named("event")]
 
 
 class Stage:
@@ -90,7 +77,7 @@ class Stage:
                 return False
             return True
 
-        until(taken)
+        wait_for(taken, "Redis to take a batch", WAIT_S)
         assert [receipt.offset for receipt in receipts] == list(numbers)
         self.newest = numbers[-1]
         return receipts[-1]
@@ -98,12 +85,12 @@ class Stage:
     def kill_gateway(self) -> None:
         """Kill it with events that it may not have reported; the next one has its clients, from the log on."""
         sure = self.publish().offset
-        until(lambda: explained(at(self.trace(sure), self.killed)))
+        wait_for(lambda: explained(at(self.trace(sure), self.killed)), "the report of a gateway", WAIT_S)
         last = self.publish()
         name = f"/{self.killed.pid}"
         self.killed.kill()
         self.lives.append(Life(name, self._first, sure, last.offset))
-        had = min(max(offsets(client), default=0) for client in self.there)
+        had = min(max(client.offsets, default=0) for client in self.there)
         self.killed, self._first = self._start(self._settings, "--dev"), had + 1
         self.there = joined(self.killed, last.epoch, had)
 
@@ -123,11 +110,14 @@ class Stage:
     def settle(self) -> None:
         """Wait until every client has everything, both gateways have reported, and the consumers are done."""
         for client in (*self.here, *self.there):
-            until(lambda client=client: offsets(client)[-1:] == [self.newest])  # type: ignore[misc]
+            wait_for(lambda client=client: client.offsets[-1:] == [self.newest], "a client to have everything", WAIT_S)
         self.lives.append(Life(f"/{self.killed.pid}", self._first, self.newest, self.newest))
         for gateway in (self.stays, self.killed):
-            until(lambda gateway=gateway: explained(at(self.trace(self.newest), gateway)))  # type: ignore[misc]
-        until(lambda: call(self.client, "FCALL_RO", "headgate_group_look", 1, LOG, NAME)[:3] == [0, 0, 0])
+            wait_for(lambda gateway=gateway: explained(at(self.trace(self.newest), gateway)), "the report of a gateway", WAIT_S)
+        wait_for(self._is_done, "the consumers to be done", WAIT_S)
+
+    def _is_done(self) -> bool:
+        return bool(call(self.client, "FCALL_RO", "headgate_group_look", 1, log_key(NAMESPACE), NAME)[:3] == [0, 0, 0])
 
     def trace(self, offset: int) -> Trace:
         """Return the trace of an event; a slow machine is waited for."""
@@ -151,8 +141,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stage(start_gateway: StartGateway, tmp_path: Path) -> Iterator[Stage]:
-    with RedisProcess(tmp_path / "redis") as redis, closing(Stage(redis, start_gateway, tmp_path)) as stage:
+def stage(redis: RedisProcess, start_gateway: StartGateway, tmp_path: Path) -> Iterator[Stage]:
+    with closing(Stage(redis, start_gateway, tmp_path)) as stage:
         yield stage
 
 
@@ -168,7 +158,7 @@ def test_every_outcome_is_explained_while_everything_is_killed(stage: Stage, loa
             stage.publish()
     stage.settle()
     for client in stage.here:
-        assert offsets(client) == list(range(1, stage.newest + 1))
+        assert client.offsets == list(range(1, stage.newest + 1))
     for client in (*stage.here, *stage.there):
         client.close()  # each trace would wait for their answers on the event, and they say nothing
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.generated import write_or_check
+
 from .report import median, merged, number, read, table
 from .scenario import Row, more_is_better
 from .scenarios import SCENARIOS
@@ -193,19 +195,7 @@ def _lost_to(each: Figure) -> Iterator[str]:
 
 def main(words: Sequence[str]) -> int:
     """Write the page, or with `--check` compare it. Return the exit status."""
-    if list(words) not in ([], ["--check"]):
-        print("usage: python -m bench.page [--check]", file=sys.stderr)
-        return 2
-    now = PAGE.read_text()
-    if not words:
-        PAGE.write_text(filled(now))
-        return 0
-    wanted = filled(now)
-    if now == wanted:
-        print("docs/benchmarks.md is up to date.")
-        return 0
-    print("docs/benchmarks.md is not what bench/results says: run `python -m bench.page`.", file=sys.stderr)
-    return 1
+    return write_or_check(words, PAGE, filled(PAGE.read_text()), "bench/results", "bench.page")
 
 
 if __name__ == "__main__":

@@ -19,17 +19,18 @@ def _shown(found: re.Match[str]) -> str:
     return "&lt;" if found[0] == "<" else found[0]
 
 
-def write_or_check(arguments: list[str], page: Path, wanted: str, source: str, module: str = "") -> int:
+def write_or_check(arguments: Sequence[str], page: Path, wanted: str, source: str, module: str = "") -> int:
     """Write the page, or with `--check` compare it. Return the exit status.
 
     Args:
         arguments: of the command line.
         page, wanted: the file, and what is to be in it.
         source: its source, for the reader of a stale page.
-        module: of tools/, which writes it; by default the one named after the page.
+        module: which writes it; by default the one of tools/ named after the page.
     """
-    if arguments not in ([], ["--check"]):
-        print(f"usage: python -m tools.{module or f'{page.stem}_page'} [--check]", file=sys.stderr)
+    module = module or f"tools.{page.stem}_page"
+    if list(arguments) not in ([], ["--check"]):
+        print(f"usage: python -m {module} [--check]", file=sys.stderr)
         return 2
     name = page.relative_to(DOCS.parent) if page.is_relative_to(DOCS) else page.name
     if not arguments:
@@ -38,5 +39,5 @@ def write_or_check(arguments: list[str], page: Path, wanted: str, source: str, m
     if page.exists() and page.read_text(encoding="utf-8") == wanted:
         print(f"{name} is up to date.")
         return 0
-    print(f"{name} is not what {source} says: run `make settings`.", file=sys.stderr)
+    print(f"{name} is not what {source} says: run `python -m {module}`.", file=sys.stderr)
     return 1

@@ -204,7 +204,9 @@ PAGES: dict[str, typing.Callable[[], str]] = {"commands.md": commands_page, "met
 
 def write(arguments: list[str]) -> int:
     """Write or check all pages. Return the exit status."""
-    return max(write_or_check(arguments, FOLDER / name, page(), "the code", "reference_pages") for name, page in PAGES.items())
+    return max(
+        write_or_check(arguments, FOLDER / name, page(), "the code", "tools.reference_pages") for name, page in PAGES.items()
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from tools.generated import write_or_check
+
 from .model import MIB, RESULTS, Costs, Load, need, site
 from .simulate import checked, simulate
 
@@ -132,14 +134,8 @@ def _simulation(results: dict[str, Any]) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Write the page, or check it."""
-    page = PAGE.read_text()
-    wanted = filled(page, json.loads(RESULTS.read_text()))
-    if "--check" not in words:
-        PAGE.write_text(wanted)
-    elif wanted != page:
-        print("docs/scaling.md is not what bench/results says: run `python -m bench.scale.page`.", file=sys.stderr)
-        return 1
-    return 0
+    wanted = filled(PAGE.read_text(), json.loads(RESULTS.read_text()))
+    return write_or_check(words, PAGE, wanted, "bench/results", "bench.scale.page")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from headgate.services.publisher import Publisher
+from tests.support.checkout import wheel
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.held_port import HeldPort
-from tests.support.python_examples import example, wheel
+from tests.support.python_examples import example
 
 __all__ = ["example", "wheel"]  # fixtures
 
@@ -60,6 +61,14 @@ def open_shop(start_gateway: StartGateway, redis_url: str, tmp_path: Path) -> It
         return start_gateway(settings, "shop:app", "--dev")
 
     yield start
+    held.close()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port for the server of an example."""
+    held = HeldPort()
+    yield held.port
     held.close()
 
 

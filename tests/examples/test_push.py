@@ -12,7 +12,6 @@ from playwright.sync_api import Page, expect
 from headgate.consumers.webpush.encryption import new_keys
 from tests.support.certificates import Authority
 from tests.support.checkout import DEADLINE_S
-from tests.support.held_port import HeldPort
 from tests.support.http_receiver import Receiver, status
 from tests.support.pictures import picture
 from tests.support.push_service import PushBrowser
@@ -26,14 +25,6 @@ CLICK = """async () => {
   self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
   return notification.body;
 }"""
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port for the example's gateway."""
-    held = HeldPort()
-    yield held.port
-    held.close()
 
 
 def kept(folder: Path) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,14 +20,6 @@ from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port for the server of an example."""
-    held = HeldPort()
-    yield held.port
-    held.close()
 
 
 def ask(url: str, method: str = "GET", data: bytes | None = None) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """A copy of this checkout to build packages from, so that a test never builds in the checkout itself."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ import sysconfig
 import venv
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (
@@ -61,6 +64,28 @@ def pip_wheel(source: Path, into: Path, environment: Mapping[str, str] | None = 
         str(source),
     ]
     return run_module(*words, environment=environment)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, made once, whichever process of the test run asks for it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # the processes of one run share it
+    folder = folder / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            made = pip_wheel(copy_checkout(folder, built=True), folder / "being-made", NO_PROGRAMS)
+            assert made.returncode == 0, made.stderr
+            (folder / "being-made").rename(folder / "made")
+    return only_file(folder / "made")
+
+
+def users_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a user of the packages: that of the test run without its settings, and with these."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))} | {**environment}
 
 
 def make_environment(folder: Path) -> Path:

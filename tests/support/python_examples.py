@@ -5,7 +5,6 @@ The fixtures are in tests/examples/conftest.py.
 
 import base64
 import json
-import os
 import shutil
 import subprocess
 import venv
@@ -18,21 +17,12 @@ import pytest
 
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
-from tests.support.checkout import DEADLINE_S, copy_checkout, only_file, pip_wheel
+from tests.support.checkout import DEADLINE_S, users_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = bytes(range(32)).hex()
 WEBHOOK_SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 MakeExample = Callable[..., "Example"]
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    made = pip_wheel(copy_checkout(folder, built=True), folder / "made")
-    assert made.returncode == 0, made.stderr
-    return only_file(folder / "made")
 
 
 class Example:
@@ -74,8 +64,7 @@ class Example:
         return process
 
     def _inherited(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
-        return {**kept, **getattr(self, "environment", {})}
+        return users_environment(getattr(self, "environment", {}))
 
 
 @pytest.fixture

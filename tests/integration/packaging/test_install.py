@@ -1,6 +1,5 @@
 """`pip install headgate` and its extras, each into a fresh environment: with the lowest versions and the newest."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ import click
 import pytest
 
 from headgate.installation import install_command
-from tests.support.checkout import DEADLINE_S, make_environment
+from tests.support.checkout import DEADLINE_S, make_environment, users_environment
 from tools.floors import floors
 
 BASE = {"headgate", "msgspec", "redis"} | ({"async-timeout"} if sys.version_info < (3, 11, 3) else set())
@@ -52,10 +51,9 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
 
 def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> tuple[int, str, str]:
     """Run a command of a fresh environment to its end."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
     ended = subprocess.run(
         [str(word) for word in words],
-        cwd=folder or Path(words[0]).parent, env={**inherited, **(environment or {})}, stdin=subprocess.DEVNULL,
+        cwd=folder or Path(words[0]).parent, env=users_environment(environment or {}), stdin=subprocess.DEVNULL,
         capture_output=True, text=True,
         timeout=DEADLINE_S,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from headgate.cli.main import main
 from headgate.errors import Unauthorized
 from headgate.redis.client import call, open_client
 from tests.e2e.shop import Shop
-from tests.support.checkout import DEADLINE_S, ROOT, install_wheel, make_environment
+from tests.support.checkout import DEADLINE_S, ROOT, install_wheel, make_environment, users_environment
 from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
 from tests.support.unstarted_gateway import know_revocations
@@ -141,12 +141,11 @@ def serve(project: Path, redis_url: str) -> Iterator[Serve]:
 
 def shell(code: str, folder: Path, **environment: str) -> str:
     """Run lines in a shell with the environment of the project; return what they wrote."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
     path = f"{folder / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
         ["sh", "-e", "-c", code],
-        cwd=folder, env={**inherited, "PATH": path, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=DEADLINE_S,
+        cwd=folder, env=users_environment({"PATH": path, **environment}), stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=DEADLINE_S,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

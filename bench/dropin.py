@@ -19,8 +19,6 @@ table has the medians and the extremes. The figures:
 from __future__ import annotations
 
 import argparse
-import base64
-import os
 import re
 import select
 import socket
@@ -34,6 +32,8 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from tests.support.websocket_codec import TEXT, handshake, masked
 
 KINDS = ("stock", "headgate")
 PAYLOAD = "x" * 100
@@ -162,14 +162,9 @@ class Clients:
         """Let as many join, a few at once."""
         for _ in range(count):
             sock = socket.create_connection(("127.0.0.1", self._port))
-            key = base64.b64encode(os.urandom(16)).decode()
-            sock.sendall(
-                "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: bench\r\n"
-                "Upgrade: websocket\r\nConnection: Upgrade\r\n"
-                f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-            )
+            sock.sendall(handshake("bench", "/socket.io/?EIO=4&transport=websocket"))
             _until(sock, b"maxPayload")
-            sock.sendall(b"\x81\x82\0\0\0\x0040")
+            sock.sendall(masked(TEXT, "40"))
             _until(sock, b'40{"sid"')
             sock.setblocking(False)
             self.sockets[sock.fileno()] = sock
@@ -213,14 +208,12 @@ def _until(sock: socket.socket, mark: bytes) -> None:
 
 def event_frame(payload: str) -> bytes:
     """Return an event's frame, as both servers send it."""
-    packet = f'42["event","{payload}"]'.encode()
-    return b"\x81" + (bytes([len(packet)]) if len(packet) < 126 else b"\x7e" + len(packet).to_bytes(2, "big")) + packet
+    return masked(TEXT, f'42["event","{payload}"]', mask=False)
 
 
 def frame_bytes(payload_bytes: int) -> int:
     """Return the bytes of an event's frame on the wire."""
-    packet = len('42["event",""]') + payload_bytes
-    return packet + (2 if packet < 126 else 4)
+    return len(event_frame("x" * payload_bytes))
 
 
 def rooms(kind: str, clients: int, seconds: float) -> dict[str, float]:

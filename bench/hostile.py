@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import count, repeat
 
 from headgate.delivery.matcher import MIN_CACHED_TOPICS
+from tests.support.websocket_codec import NO_KEY, PONG, TEXT, handshake, header, masked
 
 from .slow_http import SLOW, Crowd
 from .variants import headgate_connect, mint
@@ -30,35 +31,26 @@ ATTACK_DEADLINE_S = 20.0
 ATTACK_S = 8.0
 # How long one that wants to be welcomed waits for that.
 _PATIENCE_S = 30.0
-_MASK = b"\0\0\0\0"  # masked with zeros: the server has the same work, we have none
 _CHUNK_BYTES = 1 << 16
 _HANDSHAKE_S = 10.0
 MIB = 1 << 20
 GIB = 1 << 30
 _NAMESPACE = "/notifications"
-_HEAD = "GET /socket.io/?EIO=4&transport={} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+_PATH = "/socket.io/?EIO=4&transport="
+_POLLING = f"{_PATH}polling HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 # Headgate's limits, as in `welcome`: the most for one client, and a little less than it may send.
 _SUBSCRIPTIONS, _WILDCARDS, _MESSAGES_PER_S = 128, 32, 45.0
 
 Outcome = dict[str, float | str]
 
 
-def _head(opcode: int, length: int) -> bytes:
-    first = 0x80 | opcode
-    if length < 126:
-        return struct.pack("!BB", first, 0x80 | length) + _MASK
-    if length < 65536:
-        return struct.pack("!BBH", first, 0xFE, length) + _MASK
-    return struct.pack("!BBQ", first, 0xFF, length) + _MASK
-
-
-def _text(text: bytes) -> bytes:
-    return _head(1, len(text)) + text
+def _text(text: str) -> bytes:
+    return masked(TEXT, text, key=NO_KEY)  # masked with zeros: the server has the same work, we have none
 
 
 def _request(name: str, **body: object) -> bytes:
     """Return a frame that asks for something and wants its acknowledgement."""
-    return _text(f"42{_NAMESPACE},7{json.dumps([name, body], separators=(',', ':'))}".encode())
+    return _text(f"42{_NAMESPACE},7{json.dumps([name, body], separators=(',', ':'))}")
 
 
 def _connect(patterns: list[str]) -> str:
@@ -69,7 +61,7 @@ def _connect(patterns: list[str]) -> str:
 
 
 def _one_frame(size_bytes: int) -> Iterator[bytes]:
-    yield _head(1, size_bytes) + b'42/notifications,["x","'
+    yield header(TEXT, size_bytes) + NO_KEY + b'42/notifications,["x","'
     yield from repeat(b"x" * _CHUNK_BYTES, size_bytes // _CHUNK_BYTES)
 
 
@@ -86,11 +78,11 @@ def _subscriptions(rounds: int) -> Iterator[bytes]:
 
 def _joins(rounds: int) -> Iterator[bytes]:
     """Out of the namespace and in again, each time with all the subscriptions that one client may have, none known before."""
-    leave = _text(f"41{_NAMESPACE},".encode())
+    leave = _text(f"41{_NAMESPACE},")
     for number in range(rounds):
         patterns = [f"{number}.{each}.#" for each in range(_WILDCARDS)]
         patterns += [f"{number}.{each}" for each in range(_SUBSCRIPTIONS - _WILDCARDS)]
-        yield leave + _text(_connect(patterns).encode())
+        yield leave + _text(_connect(patterns))
 
 
 # Patient clients ---------------------------------------------------------------------------------------------------------
@@ -244,12 +236,12 @@ def _post(size_bytes: int) -> Callable[[int, str], Outcome]:
 
     def run(port: int, _connect: str) -> Outcome:
         with socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
-            wire.sendall(_HEAD.format("polling").encode() + b"\r\n")
+            wire.sendall(f"GET {_POLLING}\r\n".encode())
             opening = _until(wire, b'"maxPayload"')
         found = re.search(rb'"sid":"([^"]+)"', opening)
         assert found, opening
         sid = found[1].decode()
-        head = _HEAD.format("polling&sid=" + sid).replace("GET", "POST", 1) + f"Content-Length: {size_bytes}\r\n\r\n"
+        head = f"POST {_POLLING.replace(' ', f'&sid={sid} ', 1)}Content-Length: {size_bytes}\r\n\r\n"
         sent, answer, until = 0, "still open", time.monotonic() + ATTACK_S
         with socket.create_connection(("127.0.0.1", port), _HANDSHAKE_S) as wire:
             try:
@@ -335,9 +327,9 @@ class Attack:
 ATTACKS = {
     "frame-150MB": Attack(_rude(lambda: _one_frame(150 * MIB))),
     "events-again": Attack(
-        _rude(lambda: iter([_text(b'42/notifications,["x"]') * 1000]), again=True), "Client after client attacks"
+        _rude(lambda: iter([_text('42/notifications,["x"]') * 1000]), again=True), "Client after client attacks"
     ),
-    "pongs-200k": Attack(_rude(lambda: _many(_head(10, 0), 200_000))),
+    "pongs-200k": Attack(_rude(lambda: _many(masked(PONG, key=NO_KEY), 200_000))),
     "post-1GB": Attack(_post(GIB)),
     "subscriptions-100k": Attack(_rude(lambda: _subscriptions(100_000)), anywhere=False),
     "subscriptions-patient": Attack(
@@ -377,13 +369,9 @@ def attack(name: str, port: int, connect: str) -> Outcome:
 
 
 def _join(wire: socket.socket, connect: str) -> None:
-    key = "dGhlIHNhbXBsZSBub25jZQ=="
-    wire.sendall(
-        _HEAD.format("websocket").encode() + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key.encode() + b"\r\n\r\n"
-    )
+    wire.sendall(handshake("127.0.0.1", f"{_PATH}websocket"))
     _until(wire, b'"pingInterval"')
-    wire.sendall(_text(connect.encode()))
+    wire.sendall(_text(connect))
     wire.recv(4096)
 
 

@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-HANDSHAKE = (
-    b"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
+from tests.support.websocket_codec import handshake
+
+HANDSHAKE = handshake("localhost", "/socket.io/?EIO=4&transport=websocket")
 
 
 @contextmanager

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import random
-import subprocess
 
 import pytest
 
-from bench.generator import BINARIES
-
-SOURCES = BINARIES.parent / "load"
+from bench.tests.compiled import compiled
 
 
 class Buffer(ctypes.Structure):
@@ -31,11 +28,7 @@ class Buffer(ctypes.Structure):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The buffer's functions."""
-    path = tmp_path_factory.mktemp("buffer") / "buffer.so"
-    subprocess.run(
-        ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", path, SOURCES / "buffer.c"], check=True, timeout=120
-    )
-    found = ctypes.CDLL(str(path))
+    found = compiled("buffer", tmp_path_factory.mktemp("buffer"))
     found.buffer_append.restype = ctypes.c_bool
     return found
 

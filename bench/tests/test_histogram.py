@@ -6,15 +6,13 @@ import ctypes
 import json
 import math
 import random
-import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from bench.generator import BINARIES
+from bench.tests.compiled import compiled
 
-SOURCES = BINARIES.parent / "load"
 # Each power of two is cut into 128 parts.
 ERROR = 1 / 128
 PRINTED_US = 0.06
@@ -26,11 +24,7 @@ Distribution = Callable[[Sequence[int]], dict[str, Any]]
 def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
     """A function from durations in nanoseconds to the figures that the histogram prints for them."""
     folder = tmp_path_factory.mktemp("histogram")
-    library = folder / "histogram.so"
-    subprocess.run(
-        ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, SOURCES / "histogram.c"], check=True, timeout=120
-    )
-    histogram = ctypes.CDLL(str(library))
+    histogram = compiled("histogram", folder)
     libc = ctypes.CDLL(None)
     libc.fopen.restype = ctypes.c_void_p
     room = ctypes.create_string_buffer(1 << 20)

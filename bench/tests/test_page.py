@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench import page
 
+PAUSED = "workload-1KiB-20000-paused"
 MACHINE = {"cpu_model": "a CPU", "cores": 2, "kernel": "6.1-x", "python": "3.11", "bus": "valkey 9", "date": "2026-01-02"}
+
+
+def written(folder: Path, scenario: str, rows: Mapping[str, Any]) -> Path:
+    """Write a run with a row for each server."""
+    found = {name: [{"outcome": "ok", **row}] for name, row in rows.items()}
+    (folder / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {scenario: found}}))
+    return folder
 
 
 def results(folder: Path, **servers: float) -> Path:
     """Write a run in which each server has made so many events per CPU second."""
-    rows = {name.replace("_", "-"): [{"outcome": "ok", "events_per_cpu_s": figure}] for name, figure in servers.items()}
-    (folder / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"directed-5000": rows}}))
-    return folder
+    rows = {name.replace("_", "-"): {"events_per_cpu_s": figure} for name, figure in servers.items()}
+    return written(folder, "directed-5000", rows)
 
 
 TEXT = "Before.\n<!-- summary run directed-5000 -->\n<!-- end -->\nThen:\n<!-- losses -->\nold\n<!-- end -->\n"
@@ -54,11 +63,10 @@ def test_no_loss_is_said_too(tmp_path: Path) -> None:
 def test_a_server_that_lost_events_has_no_figure(tmp_path: Path) -> None:
     """The latency of the remaining events means nothing."""
     rows = {
-        "headgate-append": [{"outcome": "undelivered", "closed": 1, "p99_9_ms": 1.0, "lost": 1234}],
-        "node": [{"outcome": "ok", "p99_9_ms": 5.0, "lost": 0}],
+        "headgate-append": {"outcome": "undelivered", "closed": 1, "p99_9_ms": 1.0, "lost": 1234},
+        "node": {"p99_9_ms": 5.0, "lost": 0},
     }
-    (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"workload-1KiB-20000-paused": rows}}))
-    found = page.filled(TEXT.replace("directed-5000", "workload-1KiB-20000-paused"), tmp_path)
+    found = page.filled(TEXT.replace("directed-5000", PAUSED), written(tmp_path, PAUSED, rows))
     assert "| 1,234 lost | 5 |" in found
     assert "Headgate: 1,234 lost" in found.partition("<!-- losses -->")[2]
 
@@ -66,11 +74,10 @@ def test_a_server_that_lost_events_has_no_figure(tmp_path: Path) -> None:
 def test_a_latency_beside_other_work_is_not_shown(tmp_path: Path) -> None:
     """Other programs that use the server's core make it wait; deliveries per CPU second hardly change."""
     rows = {
-        "headgate": [{"outcome": "ok", "p99_ms": 9.0, "others_on_server_core_share": 0.5}],
-        "node": [{"outcome": "ok", "p99_ms": 5.0, "others_on_server_core_share": 0.01}],
+        "headgate": {"p99_ms": 9.0, "others_on_server_core_share": 0.5},
+        "node": {"p99_ms": 5.0, "others_on_server_core_share": 0.01},
     }
-    (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"bursts": rows}}))
-    found = page.filled(TEXT.replace("directed-5000", "bursts"), tmp_path)
+    found = page.filled(TEXT.replace("directed-5000", "bursts"), written(tmp_path, "bursts", rows))
     assert "| disturbed | 5 |" in found
     assert "others used 26% of the server's core (median), at most 50%" in found
     assert "In no table of this page" in found
@@ -78,12 +85,8 @@ def test_a_latency_beside_other_work_is_not_shown(tmp_path: Path) -> None:
 
 def test_what_never_came_is_a_loss_and_no_small_figure(tmp_path: Path) -> None:
     """A client that was not live again to the end of the run has no time."""
-    rows = {
-        "headgate-append": [{"outcome": "ok", "live_again_s": "never", "lost": 0}],
-        "node": [{"outcome": "ok", "live_again_s": 0.3, "lost": 0}],
-    }
-    (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"workload-1KiB-20000-paused": rows}}))
-    found = page.filled(TEXT.replace("directed-5000", "workload-1KiB-20000-paused:live_again_s"), tmp_path)
+    rows = {"headgate-append": {"live_again_s": "never", "lost": 0}, "node": {"live_again_s": 0.3, "lost": 0}}
+    found = page.filled(TEXT.replace("directed-5000", f"{PAUSED}:live_again_s"), written(tmp_path, PAUSED, rows))
     assert "| never | 0.30 |" in found
     assert "Headgate: never" in found.partition("<!-- losses -->")[2]
 

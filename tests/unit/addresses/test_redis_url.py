@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate import Publisher
 from headgate.errors import BusRefused, SettingsError
 from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url
 from headgate.settings.settings import Settings
@@ -150,12 +149,6 @@ def test_any_text_is_a_url_or_one_error(rest: str) -> None:
     for scheme in ("redis", "rediss+sentinel", "redis+cluster", "unix"):
         with suppress(BusRefused):
             assert str(read_url(f"{scheme}://{rest}"))
-
-
-def test_a_publisher_is_not_made_of_a_wrong_url() -> None:
-    """It raises when it is made, not at the first publish."""
-    with pytest.raises(BusRefused, match="option foo"):
-        Publisher("redis://127.0.0.1:1/0?foo=bar")
 
 
 @pytest.mark.parametrize("url", ["localhost:6379", "http://host", "redis://host:port", "redis://", "redis://:zebra/x@h"])

@@ -3,7 +3,6 @@
 import json
 import queue
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -227,10 +226,3 @@ def test_who_says_nothing_is_not_waited_for() -> None:
 def test_a_broken_connection_is_told_in_a_few_words(error: Exception, why: str) -> None:
     """None of them is a trace."""
     assert reason_of(error) == why
-
-
-def test_a_certificate_that_is_not_trusted_is_told_as_such() -> None:
-    """With OpenSSL's words."""
-    error = ssl.SSLCertVerificationError()
-    error.verify_message = "self-signed certificate"
-    assert reason_of(error) == "the certificate is not trusted: self-signed certificate"

@@ -23,12 +23,6 @@ def test_the_version_is_that_of_the_texts(tmp_path: Path) -> None:
     assert len({one.version, documents({"a.json": b"true", "c.json": b"{}"}).version, documents({}).version}) == 3
 
 
-def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
-    """The path is usually wrong by a folder."""
-    with pytest.raises(InvalidSchema, match=r"schema .*/nowhere: cannot be read: No such file or directory"):
-        read_folder(str(tmp_path / "nowhere"))
-
-
 @pytest.mark.parametrize(
     ("name", "told"),
     [

@@ -58,24 +58,6 @@ def key(redis_client: Client) -> Callable[..., str]:
     return make
 
 
-def test_a_key_does_what_its_scopes_say_until_it_is_revoked(api: Api, key: Callable[..., str], redis_client: Client) -> None:
-    """It publishes and reads its topics, in its namespace; the answer to anything else names the scope."""
-    shop = key("publish:orders.#", "read:orders.#")
-    assert api.ask("POST", "/events", {"topic": "orders.1", "data": 1}, shop)[0] == 201
-    assert [each["data"] for each in api.get("/events?pattern=orders.*", shop)["events"]] == [1]
-    for method, path, body, scope in (
-        ("POST", "/events", {"topic": "mail.1", "data": 1}, "publish:mail.1"),
-        ("GET", "/events?pattern=%23", None, "read:#"),
-        ("GET", "/keys", None, "keys"),
-    ):
-        status, problem = api.ask(method, path, body, shop)
-        assert (status, problem["scope"]) == (403, scope)
-    assert api.ask("POST", "/events", {"topic": "orders.1", "data": 1, "namespace": "other"}, shop)[0] == 401
-    assert [each["name"] for each in api.get("/namespaces", shop)["namespaces"]] == ["notifications"]
-    everywhere = key("publish:#", namespaces=["*"])
-    assert api.ask("POST", "/events", {"topic": "a", "data": 1, "namespace": "other"}, everywhere)[0] == 201
-
-
 def test_a_second_request_with_an_idempotency_key_publishes_nothing_twice(api: Api) -> None:
     """Of a batch of which only a part had been published, the rest is; an id counts for its topic."""
     client = api._client

@@ -37,6 +37,7 @@ def test_a_missing_scope_is_named(with_scopes: As) -> None:
     for path, scope in (("/events", "read:…"), ("/keys", "keys"), ("/consumers", "consumers"), ("/events/1/trace", "trace")):
         answer = client.get(f"/api/v1{path}")
         assert (answer.status_code, answer.get_json()["scope"]) == (403, scope)
+    assert with_scopes("read:orders.#").get("/api/v1/events").get_json()["scope"] == "read:#"
 
 
 @pytest.mark.parametrize("pattern", ["a..b", "#.#.", "", "a" * 300, "%00", "*.#.*.#.x.#.y.#.z"])

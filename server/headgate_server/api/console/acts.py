@@ -23,12 +23,11 @@ from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthoriz
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
 from headgate.redis import api_keys
-from headgate.settings.settings import Settings
 from headgate_server.api.v1.dispatch import json_object
+from headgate_server.api.v1.services import Services
 
 from .access import COOKIE, Access
 from .gate import ConsoleGate
-from .reads import connected
 
 Body = Mapping[str, Any]
 # Default and maximum lifetime of a key from here.
@@ -37,8 +36,9 @@ DEFAULT_KEY_S, MAX_KEY_S = 90 * 86400, 366 * 86400
 Act = Callable[[Body, str], tuple[dict[str, Any], dict[str, Any]]]
 
 
-def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access: Access) -> None:
+def act_routes(routes: Blueprint, gate: ConsoleGate, services: Services, access: Access) -> None:
     """Add the routes."""
+    settings = services.settings
 
     def audited(action: str, act: Act) -> Callable[[], Response]:
         def answer() -> Response:
@@ -74,7 +74,7 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
             consumer, ids = check_consumer(_text(body, "consumer", "")), body.get("ids")
             if not isinstance(ids, list) or not 0 < len(ids) <= PAGE_LETTERS or not all(isinstance(each, str) for each in ids):
                 raise InvalidRequest(f"ids: expected a list of 1 to {PAGE_LETTERS} ids of dead letters")
-            with connected(settings) as client:
+            with services.lent_redis() as client:
                 changed = act(DeadLetters(client, namespace, consumer), ids)
             return {"changed": changed}, {"name": consumer, "letters": len(ids), "changed": changed}
 
@@ -98,12 +98,12 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
         except Unauthorized as error:  # the session is valid; 401 would send the page to its sign-in
             raise Forbidden("make an API key without the admin key:", "admin_key") from error
         made = new_key(_text(body, "name", ""), scopes, namespaces=[namespace], ttl_s=ttl_s, by=g.operator.user)
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             api_keys.add(client, made.stored)
         return {"secret": made.text, "id": made.stored.id}, {"key": made.stored.id, "name": made.stored.name, "scopes": scopes}
 
     def revoke_key(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             was = revoke_api_key(client, check_key_id(_text(body, "key", "")))
         if was is None:
             raise InvalidRequest("there is no such key (any more)")

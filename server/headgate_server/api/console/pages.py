@@ -23,6 +23,7 @@ from headgate.transport.peer_address import forwarded_scheme
 from headgate_server.api.console.built_files import built_files
 from headgate_server.api.error_pages import refusal
 from headgate_server.api.security_headers import add_security_headers
+from headgate_server.api.v1.services import Services
 
 from .access import COOKIE, SESSION_S, Access, Operator, check_own_page
 from .acts import act_routes
@@ -141,8 +142,9 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
         operator: Operator = g.operator
         return jsonify(user=operator.user, may=operator.may, ticket=access.ticket(operator))
 
-    read_routes(routes, gate, settings)
-    act_routes(routes, gate, settings, access)
+    services = Services(gate, settings)
+    read_routes(routes, gate, services)
+    act_routes(routes, gate, services, access)
     return routes
 
 

@@ -7,7 +7,6 @@ every few seconds at most, and only while its view is open. An unavailable part 
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -18,22 +17,20 @@ from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.groups import check_consumer
 from headgate.diagnosis.redis_state import check_gateways
 from headgate.diagnosis.tracing import trace
-from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
+from headgate.errors import BusRefused, InvalidRequest
 from headgate.events.topic import check_topic
 from headgate.redis.api_keys import find_all
-from headgate.redis.client import Client, call, open_client, primaries
+from headgate.redis.client import Client, call, primaries
 from headgate.redis.connections import address_of
 from headgate.redis.server_advice import advise
 from headgate.services.schemas.documents import Documents, read_folder
 from headgate.services.schemas.registry import read_registry
 from headgate.settings.settings import Settings
-from headgate_server.api.shares import searches
-from headgate_server.api.v1.services import Consumers
+from headgate_server.api.v1.services import Services
 
 from .gate import ConsoleGate
 from .topics import newest_topics
 
-TIMEOUT_S = 3.0
 LETTERS = 50
 CLIENTS = 50
 MAX_MEMBERS = 500
@@ -41,23 +38,22 @@ MAX_MEMBERS = 500
 MAX_SHOWN_BYTES = 64 * 1024
 
 
-def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> None:
+def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> None:
     """Add the routes."""
-
-    known, searching = Consumers(), searches()
+    settings, statuses = services.settings, services.consumers.statuses
 
     def namespace() -> str:
         return settings.served(request.args.get("namespace"))
 
     @routes.get("/api/redis")
     def redis() -> Response:
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             return _json({"servers": [_server(server) for server in primaries(client)], "elsewhere": _elsewhere(client)})
 
     @routes.get("/api/consumers")
     def consumers() -> Response:
-        with connected(settings) as client:
-            rows = [{"namespace": name, **asdict(each)} for name in settings.namespaces for each in known.statuses(client, name)]
+        with services.lent_redis() as client:
+            rows = [{"namespace": name, **asdict(each)} for name in settings.namespaces for each in statuses(client, name)]
         return _json({"consumers": rows})
 
     @routes.get("/api/clients")
@@ -71,12 +67,12 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
 
     @routes.get("/api/topics")
     def topics() -> Response:
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             return _json(newest_topics(client, namespace(), request.args.get("after", "")))
 
     @routes.get("/api/keys")
     def keys() -> Response:
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             rows = [
                 {name: value for name, value in msgspec.structs.asdict(each).items() if name != "sha256"}
                 for each in find_all(client)
@@ -86,7 +82,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/letters")
     def letters() -> Response:
         consumer = check_consumer(request.args.get("consumer", ""))
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             kept = DeadLetters(client, namespace(), consumer)
             page = kept.page(request.args.get("after") or None, LETTERS)
             return _json({"count": kept.count(), "letters": [_letter(each) for each in page]})
@@ -96,7 +92,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
         wanted = request.args.get("event", "").strip()
         if not wanted:
             raise InvalidRequest("event: expected the id of an event, or its offset")
-        with searching.lend(g.operator.user), connected(settings) as client:
+        with services.searches.lend(g.operator.user), services.lent_redis() as client:
             return _json(trace(client, namespace(), wanted))
 
     @routes.get("/api/presence")
@@ -111,17 +107,10 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/schemas")
     def schemas() -> Response:
         now = gate.settings
-        documents = _documents(now, namespace())
+        documents = _documents(now, services, namespace())
         texts = {} if documents is None else documents.texts
         shown = [{"name": name, "text": text[:MAX_SHOWN_BYTES].decode("utf-8", "replace")} for name, text in texts.items()]
         return _json({"check": now.schema_check_in_force(), "source": now.schemas, "documents": shown})
-
-
-def connected(settings: Settings) -> closing[Client]:
-    """Lend a client of Redis. Raises BusUnavailable if none is configured."""
-    if settings.redis_url is None:
-        raise BusUnavailable("no Redis")
-    return closing(open_client(settings.redis_url, timeout_s=TIMEOUT_S, max_connections=1))
 
 
 def _elsewhere(client: Client) -> list[dict[str, Any]]:
@@ -159,10 +148,10 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _documents(settings: Settings, namespace: str) -> Documents | None:
+def _documents(settings: Settings, services: Services, namespace: str) -> Documents | None:
     """Return the schemas that gateways use, from their folder or registry; None without any."""
     if settings.schemas is None or settings.schemas == "redis":
-        with connected(settings) as client:
+        with services.lent_redis() as client:
             return read_registry(client, namespace)
     return read_folder(settings.schemas)
 

@@ -1,6 +1,7 @@
 """The gate, the settings, the consumers of a namespace, and two lanes to Redis, opened on first use, for the operations.
 
-Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation.
+Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation. The console borrows a
+client for each request instead.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Services:
         return Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
 
     def lent_redis(self) -> closing[Client]:
-        """Lend a client for exclusive use, and close it, for commands that may end before Redis has answered.
+        """Lend a client for exclusive use, and close it, as for commands that may end before Redis has answered.
 
         Raises BusUnavailable without a Redis.
         """

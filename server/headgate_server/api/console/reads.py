@@ -134,18 +134,8 @@ def _server(server: Any) -> dict[str, Any]:
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:
-    task = letter.task
-    data = task.data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
-    return {
-        "id": letter.id,
-        "at": letter.at_ms,
-        "why": letter.why,
-        "reason": letter.reason,
-        "topic": task.topic,
-        "offset": task.offset,
-        "event": task.id,
-        "data": data,
-    }
+    data = letter.task.data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
+    return {**msgspec.structs.asdict(letter.shown()), "at": letter.at_ms, "data": data}
 
 
 def _documents(settings: Settings, services: Services, namespace: str) -> Documents | None:

@@ -1,6 +1,5 @@
 """A socket taken away from the HTTP server, and one of a watched poll: over socket pairs, in one process."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -9,7 +8,7 @@ import gevent.event
 import gevent.socket
 import pytest
 
-from headgate.transport.detach import CannotDetach, Detached, PollWatch, detach
+from headgate.transport.detach import CannotDetach, PollWatch, detach
 from headgate.transport.http_server import HTTPServer
 from tests.support.http_peer import serve_on
 from tests.support.session_clock import turn
@@ -46,33 +45,6 @@ Serve = Callable[[Callable[[dict[str, Any], Any], object]], Served]
 def serve() -> Iterator[Serve]:
     with ExitStack() as ending:
         yield lambda application: ending.enter_context(closing(Served(application)))
-
-
-@pytest.mark.parametrize("behind", [b"", b"\x81\x85 the first frame"], ids=["nothing behind", "a frame behind"])
-def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(serve: Serve, behind: bytes) -> None:
-    """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
-    taken: list[Detached] = []
-
-    def application(environ: dict[str, Any], start_response: Any) -> None:
-        taken.append(detach(environ, b"the answer"))
-        assert environ["wsgi.input"].read() == b""
-        assert "headgate.handler" not in environ
-
-    served = serve(application)
-    served.send(REQUEST + behind)
-    (detached,) = taken
-    sock = detached.sock
-    assert (detached.unsent, detached.received, served.greenlet.dead, os.get_blocking(sock.fileno())) == (
-        b"",
-        behind,
-        True,
-        False,
-    )
-    sock.send(b" and more")
-    assert served.peer.recv(100) == b"the answer and more"
-    served.peer.sendall(b"later")
-    assert sock.recv(100) == b"later"
-    sock.close()
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,6 @@ def chunks(*sizes: int) -> bytes:
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 
-def test_a_body_that_is_read_behind_the_beginning_of_its_answer_has_its_own_deadline_again() -> None:
-    """An application may answer first and read then."""
-    channel, _ = incoming(b"Content-Length: 5\r\n", b"hello")
-    channel.begin(Part.ANSWER)
-    assert channel.read_body() == b"hello"
-    assert channel.part is Part.BODY
-
-
 @pytest.mark.parametrize(
     ("head", "sends", "failure"),
     [

@@ -1,8 +1,5 @@
 """How long a peer may keep us waiting: the rule, on a clock of the test's own."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from headgate.settings.settings import Settings
 from headgate.transport.http_limits import HttpLimits, Pace, Part
 
@@ -22,28 +19,6 @@ def test_silence_is_given_the_grace_and_bytes_give_time_back_up_to_that() -> Non
     whole.waited(4)
     whole.moved(10**9)
     assert whole.left_s == 6
-
-
-@given(st.floats(0.1, 0.99), st.integers(1, 10_000))
-def test_a_message_that_is_slower_than_the_rate_is_cut(share: float, piece_bytes: int) -> None:
-    """In bounded time, however it is cut into pieces."""
-    pace, waited_s = Pace(10, 1000), 0.0
-    wait_s = min(piece_bytes / (1000 * share), 10)
-    piece_bytes = int(wait_s * 1000 * share)
-    while pace.left_s > 0:
-        pace.waited(wait_s)
-        pace.moved(piece_bytes if pace.left_s > 0 else 0)
-        waited_s += wait_s
-        assert waited_s <= 10 / (1 - share) + 2 * wait_s
-
-
-@given(st.floats(1.0, 50), st.integers(1, 10_000))
-def test_a_message_that_keeps_to_the_rate_is_never_cut(share: float, pieces: int) -> None:
-    pace = Pace(10, 1000)
-    for _ in range(min(pieces, 500)):
-        pace.waited(1)
-        assert pace.left_s > 0
-        pace.moved(int(1000 * share) + 1)
 
 
 def test_the_limits_of_a_gateway_are_its_settings() -> None:

@@ -153,15 +153,6 @@ class TestHeartbeat:
         assert (second.answer, browser.session.reason) == ([b"1"], "ping timeout")
         assert not browser.session.alive()
 
-    def test_a_polling_session_that_never_polls_is_ended(self, browser: Browser) -> None:
-        """The ping that no poll fetched counts as unanswered."""
-        browser.begin_polling().session.joined = True
-        browser.clock.advance(44)
-        assert browser.session.alive()
-        browser.clock.advance(1)
-        assert not browser.session.alive()
-        assert browser.session.reason == "ping timeout"
-
 
 class TestEnd:
     """CLOSING, CLOSED."""

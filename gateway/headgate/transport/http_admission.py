@@ -69,10 +69,8 @@ class HttpConnections:
 
     def open(self, connection: HttpConnection, address: str | None) -> None:
         """Add a waiting connection. With `address` None it counts for no address."""
-        self._address_of[connection] = address
-        self._waiting[connection] = None
-        if address is not None:
-            self._at.setdefault(address, OrderedDict())[connection] = None
+        self._address_of[connection] = self._waiting[connection] = None
+        self.attribute(connection, address)
 
     def attribute(self, connection: HttpConnection, address: str | None) -> None:
         """Count a connection for another address. Through a proxy, each request may come from another client."""

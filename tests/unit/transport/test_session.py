@@ -153,6 +153,16 @@ class TestHeartbeat:
         assert (second.answer, browser.session.reason) == ([b"1"], "ping timeout")
         assert not browser.session.alive()
 
+    def test_a_pong_over_polling_that_came_in_a_stall_of_the_process_counts(self, browser: Browser) -> None:
+        """Its request is answered, and ends nothing, although the deadline has passed."""
+        browser.begin_polling().session.joined = True
+        browser.clock.advance(25)
+        browser.clock.now_s += 60
+        assert browser.session.alive()
+        browser.session.received("3")
+        browser.clock.advance(0)
+        assert browser.session.alive()
+
 
 class TestEnd:
     """CLOSING, CLOSED."""

@@ -1,14 +1,14 @@
 /**
- * Build of the npm package `headgate`: bundles by esbuild, the declarations of types/, sizes printed.
+ * Builds the npm package `headgate`: bundles by esbuild, and the declarations of types/. Prints sizes, and fails if one is above its limit.
  *
- * In: src/ and types/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
- * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the script-tag file where the Flask extension
- * serves them from (gateway/headgate/static, compressed too), and the pages that pages.mjs makes of dist.
+ * In: src/ and types/. Out: dist/ with ESM and CommonJS, which import socket.io-client, its transport and Backbone; a script-tag file, which takes Backbone
+ * from the page and loads the other files when it needs them; copies of the script-tag files in gateway/headgate/static, where the Flask extension serves
+ * them, compressed too; the pages that pages.mjs builds from dist.
  *
- * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
+ * Statements with the label STRICT throw at a bug of this package that a page survives. The build drops them.
  *
- * No property is renamed, in any file: Backbone's own names, and those of whatever an application hands over, begin with an
- * underscore too. Modules are not minified, so that a stack trace reads like the source; the page's own bundler minifies them.
+ * No property is renamed in any file, because Backbone and applications have names that begin with an underscore too. Modules are not minified, so that a
+ * stack trace reads like the source. The page's own bundler minifies them.
  */
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -21,40 +21,40 @@ import { buildPage } from "./pages.mjs";
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const STATIC = resolve(WEB, "../gateway/headgate/static");
-/** Files of dist that the gateway serves, by the name that it gives them. */
+/** Files of dist that the gateway serves, by their names there. */
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.debug.js": "headgate.debug.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
-/** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 17_975, terser: 17_105, everything: 45_949, backbone: 23_099, script: 26_880 };
-/** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
-const MOST_CONSOLE = 64_490;
+/** The most bytes, gzip, that a page may load (docs/decisions/0025-the-weight-of-a-page.md). */
+const MOST = { connect: 17_930, terser: 17_049, everything: 45_910, backbone: 23_049, script: 26_805 };
+/** The most bytes, gzip, of the console's script and style sheet. The library of its charts is half of them. */
+const MOST_CONSOLE = 64_460;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 4_000;
-/** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_790, react: 1_195, vue: 970, svelte: 545, offline: 5_040, presence: 1_860, inbox: 2_669, history: 235, request: 285, tabs: 8_910 };
+/** The most bytes that an entry point adds to a page with `connect`, without the framework. */
+const MOST_MORE = { store: 2_735, react: 1_195, vue: 955, svelte: 545, offline: 5_040, presence: 1_860, inbox: 2_667, history: 235, request: 275, tabs: 8_900 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
 
-/** Where errors lead their reader to: the repository, which a release knows. */
+/** The beginning of links in errors. Only a release knows its repository. */
 const HEADGATE_DOCS = JSON.stringify(repository ? `${repository.url.replace(/^git\+|\.git$/g, "")}/blob/v${version}/docs/` : "docs/");
 /** @type {import("esbuild").BuildOptions} */
 const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"], define: { HEADGATE_DOCS } };
-/** What the bundler of a page puts in is for that bundler to say. */
+/** The bundler of a page replaces this. */
 const AS_WRITTEN = { "process.env.NODE_ENV": "process.env.NODE_ENV" };
 /** @type {import("esbuild").BuildOptions} */
 const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifySyntax: true, define: { ...base.define, ...AS_WRITTEN } };
 
-/** The modules that `headgate/backbone` is made of. */
+/** The modules of `headgate/backbone`. */
 const HELPERS = ["live-collection", "notification-list"];
 
-/** What nothing imports but dynamically: one file of each is enough for both formats. */
+/** Modules that are only imported dynamically. Both formats share one file of each. */
 const SOCKET_IO = "./headgate.socketio.js";
 const HTTP = "./headgate.http.js";
 const DEBUG = "./headgate.debug.js";
 
 /**
- * Have imports of one module mean something else.
+ * Replace the imports of one module.
  * @param {string} source the module, below src @param {import("esbuild").OnResolveResult} result
  * @returns {import("esbuild").Plugin}
  */
@@ -66,12 +66,12 @@ const importing = (source, result) => ({
   },
 });
 
-/** Import a module as the file beside the one that is made. @param {string} file of dist @param {string} source the module, below src */
+/** Import a module from a separate file of dist. @param {string} file @param {string} source the module, below src */
 const outside = (file, source) => importing(source, { path: file, external: true });
 
 /**
- * What terser makes of files of the package. Those that stay readable keep their names and functions, and have the value of each constant in the place of its name: esbuild leaves
- * texts there, and numbers of modules that import others, which are 250 bytes of a page.
+ * Options of terser. A readable file keeps its names and functions, and has the value of each constant in the place of its name. esbuild does not inline texts, nor the numbers of
+ * modules that import others, which would cost a page 250 bytes.
  * @type {Record<"readable" | "minified", import("terser").MinifyOptions>}
  */
 const TERSE = {
@@ -85,13 +85,13 @@ const TERSE = {
   minified: { module: true, ecma: 2020 },
 };
 
-/** Write what terser makes of a file. @param {keyof typeof TERSE} how @returns {import("esbuild").Plugin} */
+/** Write a file as terser returns it. @param {keyof typeof TERSE} how @returns {import("esbuild").Plugin} */
 const terse = (how) => ({
   name: "terse",
   setup({ initialOptions, onEnd }) {
     initialOptions.write = false;
     onEnd(async ({ outputFiles = [] }) => {
-      // What a page has added to the prototype of all objects is none of ours.
+      // A page may have added properties to the prototype of all objects.
       const plain = (/** @type {string} */ text) => text.replaceAll(/for \(var (\w+) in (\w+)\)/g, "for (var $1 of Object.keys($2))");
       for (const { path, text } of outputFiles) await writeFile(path, (await terser(plain(text), TERSE[how])).code ?? "");
     });
@@ -99,8 +99,8 @@ const terse = (how) => ({
 });
 
 /**
- * Make one file of the package. Parts import the client, the stores and the parts of the Backbone helpers as the files beside them, so that
- * a page has one of each, and its bundler leaves out those that it does not import.
+ * Build one file of the package. Parts import the client, the stores and the Backbone helpers from separate files, so that a page has one copy of each, and
+ * its bundler drops the ones that it does not import.
  * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").BuildOptions} [more]
  */
 function publish(entry, format, name, more = {}) {
@@ -111,10 +111,10 @@ function publish(entry, format, name, more = {}) {
   return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [...plugins, terse("readable")] });
 }
 
-/** Parts of the package in both formats: for frameworks, the stores that these share, the outbox, tabs. */
+/** Parts of the package in both formats. */
 const PARTS = {
   store: { entry: "stores/index.js" },
-  // Tells a server that renders components that those with hooks belong to the page.
+  // Marks components with hooks as the page's, for a server that renders components.
   react: { entry: "stores/react.js", banner: { js: '"use client";' } },
   vue: { entry: "stores/vue.js" },
   svelte: { entry: "stores/svelte.js" },
@@ -126,7 +126,7 @@ const PARTS = {
   tabs: { entry: "tabs/index.js" },
 };
 
-/** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
+/** In a page without modules, `import Backbone from "backbone"` means the page's own. @type {import("esbuild").Plugin} */
 const backboneOfThePage = {
   name: "backbone-of-the-page",
   setup({ onResolve, onLoad }) {
@@ -136,7 +136,7 @@ const backboneOfThePage = {
 };
 
 /**
- * Put one source in the place of another: in a page without modules, what is loaded when it is needed is in a file beside the script.
+ * Replace one source by another. A page without modules loads on demand from files beside the script.
  * @param {string} source @param {string} other
  */
 const instead = (source, other) => importing(source, { path: resolve(WEB, "src", other) });
@@ -145,12 +145,12 @@ const SCRIPT = [backboneOfThePage, instead("transport/load-transport.js", "scrip
 const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
 
 /**
- * Bundle a page with all the JavaScript that it loads while a WebSocket gets through, Backbone's own apart.
- * @param {string} source of the page, bundled as pages are, by esbuild @param {boolean} [minify]
+ * Bundle a page with all the JavaScript that it loads while a WebSocket gets through, without Backbone.
+ * @param {string} source of the page @param {boolean} [minify]
  */
 async function bundleOf(source, minify = true) {
   const { outputFiles } = await build({
-    // tsconfig.json leads `headgate` to the sources, and a page gets what is published.
+    // tsconfig.json resolves `headgate` to the sources, and a page gets the published files.
     ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify, write: false, format: "esm",
     define: { ...base.define, "process.env.NODE_ENV": '"production"' },
     external: ["socket.io-client", "backbone", SOCKET_IO, HTTP, DEBUG, "react", "vue", "svelte"],
@@ -172,7 +172,7 @@ await Promise.all([
   build({ ...base, entryPoints: ["src/transport/http.js"], format: "esm", outfile: resolve(DIST, HTTP), banner, plugins: [terse("minified")] }),
   build({ ...base, entryPoints: ["src/debug.js"], format: "esm", outfile: resolve(DIST, DEBUG), banner, plugins: [terse("minified")] }),
   publish("src/backbone/index.js", "esm", "headgate.backbone.js"),
-  // Files of their own, so that the bundler of a page leaves out those that the page does not import.
+  // Separate files, so that the bundler of a page drops those that the page does not import.
   build({
     ...library, entryPoints: HELPERS.map((name) => ({ in: `src/backbone/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
     chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", "index.js"), terse("readable")],
@@ -182,13 +182,13 @@ await Promise.all([
     publish(`src/${entry}`, "esm", `headgate.${name}.js`, more),
     publish(`src/${entry}`, "cjs", `headgate.${name}.cjs`, more),
   ]),
-  // The names of modules are in the file otherwise.
+  // Otherwise the file contains the names of the modules.
   build({ ...global, minifyIdentifiers: true, outfile: "dist/headgate.global.min.js", plugins: [...SCRIPT, instead("language/explain.js", "script-tag/explain.js"), terse("minified")] }),
   build({ ...base, entryPoints: ["src/language/development.js"], format: "esm", outfile: "dist/headgate.development.js", banner, plugins: [terse("minified")] }),
   build({ ...base, entryPoints: ["src/script-tag/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", banner, plugins: [terse("minified")] }),
 ]);
 await cp(resolve(WEB, "types"), resolve(DIST, "types"), { recursive: true });
-// The same declarations under a folder that says CommonJS, for `require` in TypeScript.
+// The same declarations in a folder of CommonJS modules, for `require` in TypeScript.
 await cp(resolve(WEB, "types"), resolve(DIST, "types-cjs"), { recursive: true });
 await writeFile(resolve(DIST, "types-cjs/package.json"), '{ "type": "commonjs" }\n');
 await mkdir(STATIC, { recursive: true });
@@ -214,7 +214,7 @@ const sizes = {
 };
 const page = (/** @type {string[]} */ ...parts) =>
   pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
-// Stores have hooks of headgate/presence, which a page without these leaves out.
+// Stores use headgate/presence, which a page without these hooks does not load.
 const [plain, withPresence, stores] = [await page(), await page("presence"), await page("presence", "store")];
 sizes["everything but the parts of frameworks"] = [await page(...EVERYTHING), MOST.everything];
 sizes["all of headgate/store, beside the client and headgate/presence"] = [stores - withPresence, MOST_MORE.store];
@@ -224,8 +224,7 @@ for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);
 if (heavy.length) {
   const fault = `heavier than allowed: ${heavy.map(([name, [, most]]) => `${name} (${most})`).join(", ")}`;
-  // The limits are for Chromium's zlib, which Node brings and which has a suffix in its version. A distribution's zlib makes lengths
-  // that are up to 3 % greater.
+  // The limits are for Chromium's zlib, which is in Node's own builds and has a suffix in its version. The zlib of a distribution compresses up to 3 % less.
   if (process.versions.zlib.includes("-")) throw new Error(fault);
   console.warn(`${fault}, as this zlib (${process.versions.zlib}) compresses`);
 }

@@ -1,4 +1,4 @@
-/** In: built files of a folder. Out: a .gz beside each, which the server sends as it is: nothing is compressed for a request. */
+/** In: built files of a folder. Out: a .gz beside each, which the server sends unchanged, so that it compresses nothing for a request. */
 import { readFile, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { gzipSync } from "node:zlib";

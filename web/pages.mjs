@@ -12,17 +12,17 @@ import { compress } from "./compress.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const STATIC = resolve(WEB, "../server/headgate_server/static");
-/** From a page to its icon. The templates name it too, so it stays a file of its own. */
+/** The icon of each page. It stays a separate file, because the templates name it too. */
 const ICONS = { "demo": "demo-icon.svg", "console": "console.svg" };
 /** The entry points of the package that a page uses. */
 const PARTS = ["inbox", "presence", "tabs"];
 const SOCKET_IO = "/headgate/headgate.socket.io.js";
-/** The client loads its other transports from where the gateway has them. @type {import("esbuild").Plugin} */
+/** The client loads its other transports from the gateway. @type {import("esbuild").Plugin} */
 const HTTP = {
   name: "http",
   setup: ({ onResolve }) => onResolve({ filter: /headgate\.(http|debug)\.js$/ }, ({ path }) => ({ path: path.replace(".", "/headgate"), external: true })),
 };
-/** As it loads, uPlot 1.6.32 makes a number format for the browser's language, which throws where that is none ("C", "en-US@posix"). Its pull request 1054. */
+/** While it loads, uPlot 1.6.32 makes a number format for the browser's language, which throws for invalid ones ("C", "en-US@posix"; its pull request 1054). */
 const LOCALE = "domEnv ? nav.language : 'en-US'";
 /** @type {import("esbuild").Plugin} */
 const UPLOT = {
@@ -36,7 +36,7 @@ const UPLOT = {
 };
 
 /**
- * Build a page; rejected when a source does not parse or an import is missing.
+ * Build a page. Rejected if a source does not parse or an import is missing.
  * @param {keyof typeof ICONS} page @returns {Promise<number>} its bytes, gzip
  */
 export async function buildPage(page) {

@@ -20,7 +20,7 @@ export function element(tag, { text, data = {}, aria = {}, ...properties } = {},
 }
 
 /**
- * Return the element with an id. The page and its script belong together: a missing element is our own fault, and raises.
+ * Return the element with an id. The page and its script belong together, so a missing element is a bug and throws.
  * @param {string} id
  * @returns {HTMLElement}
  */

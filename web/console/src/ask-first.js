@@ -1,4 +1,4 @@
-/** A question before something that cannot be taken back: the browser's own dialog, so the keyboard and Escape work. */
+/** Asks before an action that cannot be undone, with the browser's own dialog, so that the keyboard and Escape work. */
 import { element } from "../../design/element.js";
 
 /** @param {string} question @param {string} more @param {string} yes what is done @returns {Promise<boolean>} */

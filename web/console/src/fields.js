@@ -1,11 +1,11 @@
-/** Fields of forms, each with its name; and the place where a form says what came of it. */
+/** Labelled fields of forms, and the line in which a form reports its result. */
 import { element } from "../../design/element.js";
 
 /**
  * @template {HTMLElement} Input
  * @param {string} label
  * @param {Input} input
- * @param {boolean} [grow] take the room that is left in the row
+ * @param {boolean} [grow] whether it takes the rest of the row
  */
 export function field(label, input, grow = false) {
   return element("label", { className: grow ? "field grow" : "field" }, element("span", { text: label }), input);
@@ -19,7 +19,7 @@ export function select(choices, chosen) {
 /** @param {string[]} namespaces */
 export const namespaceSelect = (namespaces) => select(namespaces.map((name) => [name, `/${name}`]));
 
-/** A line that a screen reader reads when it changes. */
+/** A line that screen readers announce when it changes. */
 export class Outcome {
   constructor() {
     this.root = element("p", { className: "outcome", role: "status" });
@@ -31,7 +31,7 @@ export class Outcome {
     this.root.textContent = text;
   }
 
-  /** It has worked again: take a fault back. */
+  /** Clear a reported fault after a success. */
   well() {
     if (this.root.className === "outcome fault") this.say("");
   }
@@ -42,7 +42,7 @@ export class Outcome {
   }
 }
 
-/** Let a form do something when it is sent, one at a time. @param {HTMLFormElement} form @param {() => Promise<unknown>} act */
+/** Call a function when a form is submitted, one call at a time. @param {HTMLFormElement} form @param {() => Promise<unknown>} act */
 export function onSend(form, act) {
   let busy = false;
   form.addEventListener("submit", async (event) => {

@@ -1,10 +1,10 @@
-/** Numbers and times in words, as short as they can be read. Pure. */
+/** Short texts for numbers and times. Pure. */
 
 const NONE = "–";
 const STEPS = /** @type {[number, string][]} */ ([[1e9, "G"], [1e6, "M"], [1e3, "k"]]);
 const BYTES = /** @type {[number, string][]} */ ([[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]);
 
-/** Three figures at the most: 0, 0.4, 12, 1.2k. @param {number | null | undefined} value */
+/** At most three digits: 0, 0.4, 12, 1.2k. @param {number | null | undefined} value */
 export function short(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   for (const [size, sign] of STEPS) if (value >= size * 0.9995) return figures(value / size) + sign;
@@ -37,7 +37,7 @@ export function bytes(size) {
   return `${Math.round(size)} B`;
 }
 
-/** A length of time in one unit or two. @param {number | null | undefined} seconds */
+/** A duration in one or two units. @param {number | null | undefined} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return NONE;
   if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
@@ -60,7 +60,7 @@ export function clock(ms) {
   return `${parts.join(":")}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** Of one, or of several. @param {number} number @param {string} one @param {string} [several] */
+/** A number with its noun, singular or plural. @param {number} number @param {string} one @param {string} [several] */
 export function counted(number, one, several = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : several}`;
 }

@@ -1,8 +1,8 @@
 /**
- * A graph: lines over the last five minutes, drawn by uPlot, with a legend that says the newest values as text.
+ * A graph: lines over the last five minutes, drawn by uPlot, with the newest values as text in its legend.
  *
- * In: the history, once a second. Out: a figure. Colours are the design's tokens, read again when the reader's scheme changes; the canvas says
- * in its label what it shows, for those who do not see it.
+ * In: the history, once a second. Out: a figure. The colours are the design's tokens, read again when the reader's colour scheme changes. The canvas has a
+ * label for screen readers.
  *
  * @import { History } from "./history.js"
  * @typedef {"accent" | "info" | "good" | "warning" | "bad" | "quiet"} Tone
@@ -14,7 +14,7 @@ import { MOST } from "./history.js";
 
 const HEIGHT = 190;
 const AXIS = 48;
-/** A minute at the least is drawn, five at the most. */
+/** At least one minute is drawn, at most five. */
 const LEAST_S = 60;
 /** @type {Record<Tone, string>} */
 const TOKENS = { accent: "accent", info: "info", good: "good", warning: "warning", bad: "bad", quiet: "line-strong" };
@@ -38,8 +38,8 @@ export class Graph {
   /**
    * @param {string} title
    * @param {Series[]} series
-   * @param {(value: number | null) => string} words a value as the legend and the scale say it
-   * @param {{ log?: boolean, least: number }} scale `least`: the top of the scale is never below it, so that quiet looks quiet
+   * @param {(value: number | null) => string} words formats a value for the legend and the scale
+   * @param {{ log?: boolean, least: number }} scale `least`: the top of the scale is never below it, so that little traffic looks small
    */
   constructor(title, series, words, scale) {
     this.title = title;
@@ -77,7 +77,7 @@ export class Graph {
     this.#label(history);
   }
 
-  /** Leave nothing behind. */
+  /** Remove the plot and all listeners. */
   close() {
     this.size.disconnect();
     this.#dark.removeEventListener("change", this.#recolour);
@@ -126,7 +126,7 @@ export class Graph {
     );
   }
 
-  /** Return what a token is now: only the browser knows which side of it is in force. @param {string} name */
+  /** Return the present value of a token. Only the browser knows whether its light or its dark side applies. @param {string} name */
   #colour(name) {
     const probe = element("i", { hidden: true });
     probe.style.color = `var(--color-${name})`;
@@ -138,7 +138,7 @@ export class Graph {
 }
 
 /**
- * The lines of a logarithmic scale: one for each power of ten, and no more.
+ * The lines of a logarithmic scale, one for each power of ten.
  * @param {uPlot} _plot @param {number} _axis @param {number} from @param {number} to
  */
 function powers(_plot, _axis, from, to) {

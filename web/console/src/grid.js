@@ -1,7 +1,7 @@
 /**
- * A table whose rows change each second: cells are written only where their text is another, so that focus, selection and a reader's place stay.
+ * A table whose rows change each second. Only cells with a new text are written, so that focus, selection and scroll position stay.
  *
- * In: rows, each with a key. Out: a panel with a heading, the table, and in place of no rows the words that say why.
+ * In: rows, each with a key. Out: a panel with a heading and the table, or a text that explains why there are no rows.
  *
  * @typedef {string | { text: string, tone?: "good" | "warning" | "bad" | "quiet" | "info" } | { buttons: { label: string, name: string, press: () => void }[] }} Cell
  * @typedef {{ label: string, number?: boolean, wide?: boolean }} Column
@@ -61,7 +61,7 @@ export class Grid {
     }
   }
 
-  /** The rows could not be asked for. Those of before stay; no rows are no answer. @param {string} what */
+  /** The rows could not be read. The previous ones stay. An empty table reports the failure. @param {string} what */
   unknown(what) {
     if (!this.#rows.size) this.show([], `${what} could not be asked for.`);
   }
@@ -85,7 +85,7 @@ function write(target, cell, written, at) {
     written[at] = cell;
     target.textContent = cell;
   } else if ("buttons" in cell) {
-    // A button keeps its place and its focus; what it does is that of the first row that it was made for, which has the same key.
+    // A button keeps its place and its focus. It acts on the row for which it was made, which has the same key.
     const names = cell.buttons.map(({ name }) => name).join("\n");
     if (written[at] === names) return;
     written[at] = names;

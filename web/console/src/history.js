@@ -1,8 +1,8 @@
 /**
- * The history: the newest frames, as the columns that a chart wants. Pure.
+ * The history: the newest frames, as columns for a chart. Pure.
  *
  * In: a frame each second. Out: times in seconds since 1970, and for each name a column of numbers, null where nothing was measured. Bounded
- * by MOST frames. A pause of more than GAP_S leaves a hole, so that a line does not claim what nobody has seen.
+ * by MOST frames. A pause of more than GAP_S leaves a hole, so that a line shows only measured values.
  *
  * @typedef {Record<string, number | null>} Point
  */
@@ -55,10 +55,10 @@ export class History {
   }
 }
 
-/** Return what the charts show of a frame. @param {any} frame @returns {Point} */
+/** Return the values of a frame that the charts show. @param {any} frame @returns {Point} */
 export function pointOf(frame) {
   const { measured, rates, latency, now } = frame;
-  // The first word of a process says nothing of how fast it is.
+  // The first frame of a process has no rates.
   if (!measured) return {};
   return {
     published: rates.published,

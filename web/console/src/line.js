@@ -1,8 +1,8 @@
 /**
- * The line: this page's connections to the gateway, one for each namespace that a view needs, and the vitals over the first of them.
+ * The line: this page's connections to the gateway, one for each namespace that a view needs. The first of them also carries the statistics.
  *
- * In: a ticket from the server for each CONNECT, or nothing where the application's own authenticator is asked. Out: a frame each second for
- * whoever watches; the state of the connection in words. A page that is hidden asks for nothing.
+ * In: a ticket from the server for each CONNECT, or nothing if the application has its own authenticator. Out: a frame each second for each
+ * watcher; the state of the connection as text. A hidden page requests nothing.
  *
  * @typedef {(frame: any) => void} Watcher
  */
@@ -48,7 +48,7 @@ export class Line {
     return gate;
   }
 
-  /** Be told of every frame; of the newest at once. Returns what ends it. @param {Watcher} watcher */
+  /** Call a watcher with the newest frame now, and with each later one. Return a function that ends this. @param {Watcher} watcher */
   watch(watcher) {
     this.#watchers.add(watcher);
     if (this.frame) watcher(this.frame);
@@ -66,7 +66,7 @@ export class Line {
         for (const watcher of this.#watchers) watcher(frame);
       }
     } catch (error) {
-      // Asked again with the next tick; what is wrong with the connection its state says.
+      // The next tick asks again. The state of the connection shows what is wrong with it.
       if (/** @type {any} */ (error).code === "forbidden") this.tell("down", "Refused: this identity may not see the console's numbers");
     } finally {
       this.#asking = false;

@@ -1,7 +1,7 @@
 /**
  * The console's page: the line to the gateway, the history of the numbers, and one view at a time.
  *
- * In: the address, which names the view. Out: the view in the page; the heading gets the focus when the reader goes to another one.
+ * In: the address, which names the view. Out: the view in the page. Its heading gets the focus when the reader chooses another view.
  *
  * @typedef {{ line: Line, history: History }} Context
  * @typedef {{ root: HTMLElement, close: () => void }} View
@@ -43,7 +43,7 @@ function show(path) {
   document.querySelector("a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
-/** Go to a view without loading the page anew. @param {string} path */
+/** Go to a view without loading the page again. @param {string} path */
 function go(path) {
   const links = [.../** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("a[data-view]"))];
   const link = links.find(({ dataset }) => dataset.view === path);

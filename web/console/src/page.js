@@ -1,6 +1,6 @@
-/** What the server says of this page, in the attributes of its body; requests to the console's own routes. */
+/** The server's data about this page, from the attributes of its body, and requests to the console's own routes. */
 
-/** What an action must send: no form can, and no other site may. */
+/** A header that each action must send. No form can send it, and no other site may. */
 const ACTION_HEADER = "X-Headgate-Console";
 
 const said = document.body.dataset;
@@ -25,14 +25,14 @@ export class Refused extends Error {
   }
 }
 
-/** Read something. @param {string} path @param {Record<string, string | null | undefined>} [query] @returns {Promise<any>} rejected with Refused */
+/** Send a GET request. @param {string} path @param {Record<string, string | null | undefined>} [query] @returns {Promise<any>} rejected with Refused */
 export function read(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const asked = new URLSearchParams(/** @type {[string, string][]} */ (given)).toString();
   return ask(`/console/${path}${asked && `?${asked}`}`, {});
 }
 
-/** Do something. @param {string} path @param {object} body @returns {Promise<any>} rejected with Refused */
+/** Send a request for an action. @param {string} path @param {object} body @returns {Promise<any>} rejected with Refused */
 export function act(path, body) {
   const headers = { "Content-Type": "application/json", [ACTION_HEADER]: "1" };
   return ask(`/console/api/${path}`, { method: "POST", headers, body: JSON.stringify(body) });

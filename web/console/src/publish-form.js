@@ -1,4 +1,4 @@
-/** The form to publish one event; for someone who may act. What came of it is said beside the button. */
+/** The form to publish one event, for users who may act. The result is shown beside the button. */
 import { element } from "../../design/element.js";
 import { field, namespaceSelect, Outcome, onSend } from "./fields.js";
 import { act, page } from "./page.js";

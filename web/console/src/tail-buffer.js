@@ -1,8 +1,8 @@
 /**
  * The tail's buffer: the newest MOST entries, newest first. Pure.
  *
- * In: events and gaps as they come; a filter; a wish to pause. Out: what is shown. While it is paused what comes is kept aside, the newest MOST of
- * it, and counted, so nothing jumps under the reader's eyes.
+ * In: events and gaps as they come; a filter; a wish to pause. Out: the shown entries. While it is paused, the newest MOST entries are kept aside
+ * and counted, so that the list does not move.
  *
  * @typedef {{ nth: number, kind: "event", topic: string, data: any, text: string, id: string | null, time: number, offset: number | null, replayed: boolean }} EventEntry
  * @typedef {{ nth: number, kind: "gap", text: string, time: number }} GapEntry
@@ -20,7 +20,7 @@ export class TailBuffer {
   #nth = 0;
   #filter = "";
   paused = false;
-  /** How many have come since the list was cleared, and how many of these while it is paused. */
+  /** Entries since the list was cleared, and those of them that came while it is paused. */
   received = 0;
   waiting = 0;
 
@@ -35,12 +35,12 @@ export class TailBuffer {
     this.#put({ nth: ++this.#nth, kind: "gap", text, time });
   }
 
-  /** Show entries whose topic or data holds this text, in small letters or capitals. @param {string} text */
+  /** Show entries whose topic or data contains this text, in any case. @param {string} text */
   set filter(text) {
     this.#filter = text.trim().toLowerCase();
   }
 
-  /** Return what is shown, newest first. @returns {Entry[]} */
+  /** Return the shown entries, newest first. @returns {Entry[]} */
   get shown() {
     const wanted = this.#filter;
     if (!wanted) return this.#entries;

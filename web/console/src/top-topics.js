@@ -1,5 +1,5 @@
 /**
- * Topics by traffic: how many events and bytes each had since one began to look, of at most MOST topics (the Space-Saving algorithm of Metwally,
+ * Topics by traffic: the events and bytes of each since counting began, for at most MOST topics (the Space-Saving algorithm of Metwally,
  * Agrawal and El Abbadi, 2005). Pure.
  *
  * In: events with their topics, each for `weight` of its kind where only the newest were seen. Out: the topics with most events. A newcomer to

@@ -39,7 +39,7 @@ export class Bell {
     this.#draw();
   }
 
-  /** Show what has come since the inbox was read, in one of this user's tabs. @param {readonly import("headgate/inbox").InboxItem[]} items */
+  /** Show new items since the inbox was read, in one of this user's tabs. @param {readonly import("headgate/inbox").InboxItem[]} items */
   async #announce(items) {
     const fresh = this.#known ? items.filter(({ id, read }) => !read && !this.#known?.has(id)) : [];
     this.#known = new Set(items.map(({ id }) => id));
@@ -78,7 +78,7 @@ export class Bell {
     return row;
   }
 
-  /** The inbox takes a refused action back; the user sees the reason. @param {Promise<void>} action */
+  /** The inbox undoes a refused action. Show the user the reason. @param {Promise<void>} action */
   async #act(action) {
     await action.catch((/** @type {Error} */ { message }) => this.toast("Not marked", message));
   }

@@ -13,9 +13,9 @@ import { merged, money } from "./order.js";
 
 /** MIME type of a dragged order: the board ignores text dropped from elsewhere. */
 const DRAGGED = "application/x-headgate-order";
-/** Beyond it, no event adds an order. */
+/** The most orders. Beyond it, no event adds one. */
 const MAX_ORDERS = 100;
-/** What a card offers in each status, and where that leads. @type {Record<string, [word: string, status: string][]>} */
+/** The buttons of a card in each status, and the status that each leads to. @type {Record<string, [word: string, status: string][]>} */
 const OFFERED = {
   new: [["Pack", "packed"], ["Fail", "failed"]],
   packed: [["Ship", "shipped"], ["Fail", "failed"]],
@@ -26,7 +26,7 @@ const OFFERED = {
 export class Board {
   /** @type {Map<string, Card>} */
   #cards = new Map();
-  /** @type {Map<string, Order | null>} by id, what the next frame shows; null: it is gone */
+  /** @type {Map<string, Order | null>} by id, the changes that the next frame shows; null: the order is gone */
   #waiting = new Map();
 
   /** @param {HTMLElement} root @param {(id: string, status: string) => void} move @param {(user: string) => string} nameOf */
@@ -53,7 +53,7 @@ export class Board {
     this.root.removeAttribute("aria-busy");
   }
 
-  /** Apply an event with the next frame: a burst changes some hundred times what a frame shows once. @param {Change} change */
+  /** Apply an event with the next frame, because a burst has hundreds of changes for one frame. @param {Change} change */
   apply({ op, id, fields }) {
     const before = this.#waiting.has(id) ? this.#waiting.get(id) : this.#cards.get(id)?.order;
     if (op === "ignore" || (!before && (op === "remove" || this.#cards.size + this.#waiting.size >= MAX_ORDERS))) return;
@@ -61,7 +61,7 @@ export class Board {
     this.#waiting.set(id, op === "remove" ? null : merged(before ?? undefined, { op, id, fields }));
   }
 
-  /** Show what waits for the next frame. */
+  /** Show the waiting changes. */
   draw() {
     const changes = [...this.#waiting];
     this.#waiting.clear();
@@ -106,7 +106,7 @@ export class Board {
     card.by.dataset.user = by;
     if (!isMoved) return;
     const focused = card.item.contains(document.activeElement);
-    // The highest number first, in whatever order they come.
+    // The highest number first, in any order of arrival.
     const list = /** @type {HTMLElement} */ (this.root.querySelector(`[data-status="${status}"] ul`));
     const numberOf = (/** @type {Element} */ item) => Number(/** @type {HTMLElement} */ (item.firstElementChild).dataset.id);
     list.insertBefore(card.item, [...list.children].find((each) => numberOf(each) < Number(id)) ?? null);

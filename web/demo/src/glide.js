@@ -1,5 +1,5 @@
 /**
- * Gliding: what a change of the board pushes aside moves there, and does not jump. A reader who asks for less motion gets none.
+ * Gliding: parts that a change of the board pushes aside move to their new places and do not jump. Nothing moves for readers who ask for less motion.
  *
  * In: the parts that may move, and the change. Out: for each moved part, an animation from where it was to where it is.
  */
@@ -13,7 +13,7 @@ export function glide(parts, change) {
   const moving = LESS_MOTION.matches || document.hidden ? [] : parts();
   const before = moving.length > MAX_PARTS ? [] : moving.map((part) => ({ part, from: part.getBoundingClientRect() }));
   change();
-  /** @type {Map<Element | null, { x: number, y: number }>} how far each part is moved, which carries along what is within it */
+  /** @type {Map<Element | null, { x: number, y: number }>} how far each part has moved, with everything inside it */
   const moved = new Map();
   for (const { part } of before) for (const animation of part.getAnimations()) animation.cancel();
   for (const { part, from } of before) {

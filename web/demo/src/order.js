@@ -11,9 +11,9 @@
 /** The columns, left to right. */
 export const STATUSES = ["new", "packed", "shipped", "failed"];
 
-/** The fields of an order known from an event only. */
+/** The fields of an order that is known only from an event. */
 const UNKNOWN = { status: "new", customer: "Unknown customer", total_cents: 0, by: "" };
-/** Longest text of a field, in characters: anybody may publish any text. */
+/** Longest text of a field, in characters, because other programs may publish any text. */
 const MAX_TEXT = 140;
 
 /** Read a topic `orders.<id>.<verb>` and its data. @param {string} topic @param {any} data @returns {Change} */
@@ -27,7 +27,7 @@ export function changeOf(topic, data) {
   return { op: "upsert", id, fields };
 }
 
-/** Apply a change; the order itself when the change is older. @param {Order | undefined} order @param {Change} change @returns {Order} */
+/** Return the order after a change, or the same order if the change is older. @param {Order | undefined} order @param {Change} change @returns {Order} */
 export function merged(order, { id, fields }) {
   if (order?.version !== undefined && fields.version !== undefined && fields.version <= order.version) return order;
   return { ...UNKNOWN, ...order, ...fields, id };

@@ -2,7 +2,7 @@
  * The other people at the board (`headgate/presence`), and their pointers.
  *
  * In: the room of one pane's gate, this user's pointer. Out: their names in the pane's head, and an arrow for each pointer. A pointer moves up to
- * 60 times a second; what its room sends coalesces to the last place. Places are fractions of the board, whose cards have the same order everywhere.
+ * 60 times a second, of which its room sends the last place. Places are fractions of the board, whose cards have the same order everywhere.
  */
 import { presence } from "headgate/presence";
 import { element } from "../../design/element.js";

@@ -1,5 +1,5 @@
 /**
- * One person's pane: a gate of this person's own, and what it shows: orders, bell, others, the state of the connection.
+ * One person's pane: this person's gate, orders, bell, the others, and the state of the connection.
  *
  * In: the pane's elements. Out: the person's story (story.js), and the line that troubles cut. Tabs of one person share a connection
  * (`headgate/tabs`); a tab that is present in the room has one of its own, as docs/presence.md says, and tabs still share their claims.

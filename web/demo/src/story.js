@@ -1,7 +1,7 @@
 /**
- * The story of the last minute, of one person: what was shown, what was missed and repaired, what was rolled back. Pure.
+ * The last minute of one person: the events that were shown, missed and repaired, or rolled back. Pure.
  *
- * In: dispatched events, frames, and what the gate reports, each with the page's time in ms. Out: bars and spans for the strip, and counts for the
+ * In: dispatched events, frames and reports of the gate, each with the page's time in ms. Out: bars and spans for the strip, and counts for the
  * verdicts. Each event of a burst counts once by its number, so an event that comes twice cannot make up for a missing one.
  *
  * @typedef {{ seen: Set<number>, twice: number, repaired: number, lastMs: number }} BurstCount `repaired`: those that came while catching up
@@ -48,7 +48,7 @@ export class Sent extends Bars {
     if (this.#ids.has(id)) return;
     this.#ids.add(id);
     if (this.#ids.size > MAX_IDS) this.#ids.delete(this.#ids.values().next().value);
-    // Clocks of different machines disagree, and no event is shown before it is published.
+    // Clocks of machines differ, and no event may be shown before it is published.
     this.add(nowMs - Math.max(0, wallMs - time));
   }
 }
@@ -74,7 +74,7 @@ export class Story {
     const repaired = this.#target !== null && offset !== null && offset <= this.#target;
     if (repaired) this.repaired.add(nowMs);
     const { id, number } = data?.burst ?? {};
-    // Anybody may publish anything: a burst of the server's has no other numbers, and no longer id.
+    // Other programs may publish anything. A burst of the server has no other numbers and no longer id.
     if (typeof id !== "string" || id.length > 40 || !Number.isInteger(number) || number < 1 || number > MAX_BURST) return;
     const burst = this.burst(id);
     if (burst.seen.has(number)) burst.twice++;
@@ -100,7 +100,7 @@ export class Story {
     this.#begin(nowMs);
   }
 
-  /** The connection is back; what is in the log up to `offset` was missed. @param {number} nowMs @param {number} offset */
+  /** The connection is back, and the events of the log up to `offset` were missed. @param {number} nowMs @param {number} offset */
   up(nowMs, offset) {
     if (this.gaps.at(-1)?.toMs !== null) return;
     this.#end(nowMs);

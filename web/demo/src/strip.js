@@ -15,7 +15,7 @@ const DRAW_MS = 100;
 /** Narrower spans are drawn this wide, and nearer marks are left out. */
 const LEAST_WIDTH = 4;
 const LEAST_APART_MS = 2400;
-/** So many events of a bar fill a lane. */
+/** The events of a bar that fill a lane. */
 const MOST = 300;
 
 export class Strip {
@@ -79,7 +79,7 @@ function xOf(atMs, nowMs) {
   return WIDTH * (1 - (nowMs - atMs) / WINDOW_MS);
 }
 
-/** Bars grow with the logarithm of their events: one is seen, and five hundred have room. @param {Bar[]} bars @param {number} nowMs @param {number} top @param {number} room */
+/** Bars grow with the logarithm of their events, so that one is visible and five hundred fit. @param {Bar[]} bars @param {number} nowMs @param {number} top @param {number} room */
 export function barsOf(bars, nowMs, top, room) {
   return bars.filter(({ atMs }) => atMs > nowMs - WINDOW_MS).map(({ atMs, count }) => {
     const height = room * Math.min(1, 0.25 + (0.75 * Math.log(count)) / Math.log(MOST));

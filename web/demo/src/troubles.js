@@ -1,5 +1,5 @@
 /**
- * Trouble on purpose: a card for each, with what it does before and what came of it after, by real counts; and all of them, one after another.
+ * Troubles on purpose: a card for each, with its description before and its verdict after, from real counts. One button runs all of them.
  *
  * In: clicks. Out: bursts, cuts, stalls, restarts and losses, each awaited until every person has caught up, and a verdict: receipts of the server
  * against what was shown here. One trouble at a time. The first person is the one in trouble.
@@ -11,7 +11,7 @@
 import { element } from "../../design/element.js";
 
 const [FLOOD_EVENTS, CUT_EVENTS, STALL_EVENTS_PER_S] = [500, 50, 40];
-/** So that there is something in the second that the log loses. */
+/** So that the log has something to lose. */
 const [LOSE_EVENTS, LOSE_S] = [60, 2];
 const ASK_MS = 100;
 const DEADLINE_MS = 40_000;
@@ -75,7 +75,7 @@ export class Troubles {
     this.#set(false);
   }
 
-  /** Show every trouble as it is before. */
+  /** Show the description of each trouble. */
   #number() {
     for (const [at, [{ says: before }, { card, nth, says }]] of [...this.#cards].entries()) {
       card.dataset.outcome = "";
@@ -175,7 +175,7 @@ export class Troubles {
   }
 
   /**
-   * Wait until every person is connected, has caught up, and has seen all that was published, each event once.
+   * Wait until every person is connected, has caught up, and has seen each published event once.
    * @param {string} id @param {number} published @returns {Promise<BurstCount[]>} of each person
    */
   async #whole(id, published) {
@@ -198,7 +198,7 @@ export class Troubles {
     }
   }
 
-  /** A count of each person: one number where they agree. @param {string} verb @param {number[]} counts */
+  /** The counts of all persons, as one number if they agree. @param {string} verb @param {number[]} counts */
   #each(verb, counts) {
     if (counts.length === 1) return `${counts[0]} ${verb}`;
     if (new Set(counts).size === 1) return `${counts[0]} ${verb} by each`;

@@ -1,4 +1,4 @@
-/** The clients of all gateways, those with trouble first; one of them in full; disconnecting one, or all of a user. */
+/** The clients of all gateways, those with trouble first; the details of one; buttons to disconnect one, or all of a user. */
 import { element } from "../../../design/element.js";
 import { askFirst } from "../ask-first.js";
 import { field, Outcome, select } from "../fields.js";
@@ -20,7 +20,7 @@ export function clients() {
   const counter = element("span", { className: "note" });
   const more = element("button", { type: "button", className: "button small", text: "Next page", hidden: true });
   const first = element("button", { type: "button", className: "button small", text: "First page", hidden: true });
-  // An answer to the list takes back its own fault, and not the one of an action.
+  // An answer to the list clears its own fault, and not that of an action.
   const listed = new Outcome();
   const outcome = new Outcome();
   const detail = element("div");

@@ -1,4 +1,4 @@
-/** Consumers: how far behind each is; and what one of them gave up, with its reason, to be tried again or dropped. */
+/** Consumers: the lag of each, and the letters that one has given up, with reasons and buttons to try them again or drop them. */
 import { element } from "../../../design/element.js";
 import { Outcome } from "../fields.js";
 import { count, counted, duration } from "../format.js";

@@ -1,6 +1,6 @@
 /**
- * API keys: who may do what over HTTP. Made by those who have signed in with the admin key, and show it again; shown once; revoked by all who may act. Asked again
- * every few seconds: others make and revoke keys too.
+ * API keys, which grant rights over HTTP. Users who have signed in with the admin key make them, and give that key again; all who may act revoke them. A key is shown
+ * once. The list is read again every few seconds, because others make and revoke keys too.
  */
 import { element } from "../../../design/element.js";
 import { askFirst } from "../ask-first.js";
@@ -16,7 +16,7 @@ const ENDS = [[String(30 * DAY_S), "in 30 days"], [String(90 * DAY_S), "in 90 da
 
 export function keys() {
   const grid = new Grid("API keys", [{ label: "Name" }, { label: "Id" }, { label: "May", wide: true }, { label: "Namespaces" }, { label: "Made by" }, { label: "Ends" }, { label: "More" }], "There are no keys. Services that use the HTTP API need one, or a token.");
-  // An answer to the list takes back its own fault, and not the one of a revocation.
+  // An answer to the list clears its own fault, and not that of a revocation.
   const listed = new Outcome();
   const outcome = new Outcome();
   const secret = element("div");
@@ -27,7 +27,7 @@ export function keys() {
     const nth = ++latest;
     try {
       const told = await read("api/keys");
-      // One that was asked for later may be here already, without a key that has just been revoked.
+      // The answer to a later request, without a key that has just been revoked, may have come already.
       if (nth !== latest) return;
       listed.well();
       grid.show(told.keys.map((/** @type {any} */ each) => row(each, revoke)));
@@ -84,7 +84,7 @@ export function keys() {
   return { root, close: () => clearInterval(timer) };
 }
 
-/** The secret of a new key, which nobody sees again. @param {string} name @param {string} text */
+/** The secret of a new key, which is shown only once. @param {string} name @param {string} text */
 function shown(name, text) {
   return element(
     "section",

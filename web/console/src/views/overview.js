@@ -1,4 +1,4 @@
-/** The overview: what is wrong now, the numbers that say how it goes, charts, processes, namespaces, Redis. */
+/** The overview: present troubles, key figures, charts, processes, namespaces, Redis. */
 import { element } from "../../../design/element.js";
 import { bytes, count, counted, duration, milliseconds, percent, short } from "../format.js";
 import { Graph } from "../graph.js";
@@ -6,7 +6,7 @@ import { Grid } from "../grid.js";
 import { read } from "../page.js";
 import { troubles } from "../trouble.js";
 
-/** Redis and the consumers are asked so often. */
+/** Time between two requests about Redis and the consumers. */
 const ASK_MS = 5000;
 
 /** @type {Record<string, { className: string }>} */
@@ -70,7 +70,7 @@ export function overview({ line, history }) {
   };
 }
 
-/** @param {HTMLElement} target @param {import("../trouble.js").Trouble[] | null} found null: not known yet @param {any} [frame] */
+/** @param {HTMLElement} target @param {import("../trouble.js").Trouble[] | null} found null: unknown yet @param {any} [frame] */
 function showTroubles(target, found, frame) {
   const items = found?.length ? found : [{ severity: "good", text: found ? "Nothing is wrong." : "Looking…", remedy: found ? calm(frame) : "The numbers come within two seconds." }];
   const drawn = JSON.stringify(items);
@@ -167,7 +167,7 @@ export function namespaceRow(each) {
   };
 }
 
-/** What Redis says of itself. */
+/** The servers' own figures of Redis. */
 class Redis {
   constructor() {
     this.none = element("p", { className: "none", text: "Redis is being asked." });

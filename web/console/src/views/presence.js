@@ -1,4 +1,4 @@
-/** Who is in a topic now, over all gateways; asked again every few seconds. */
+/** The present members of a topic, over all gateways, read again every few seconds. */
 import { element } from "../../../design/element.js";
 import { field, namespaceSelect, Outcome, onSend } from "../fields.js";
 import { count, counted, duration } from "../format.js";

@@ -1,4 +1,4 @@
-/** The schemas that events are checked by: the files as they are kept, each as a tree. */
+/** The schemas that events are checked with, each file as a tree. */
 import { element } from "../../../design/element.js";
 import { counted } from "../format.js";
 import { field, namespaceSelect, Outcome } from "../fields.js";

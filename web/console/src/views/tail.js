@@ -1,8 +1,8 @@
 /**
  * The live tail: events of a pattern as they come, from now on, from the last hundred, or from a time; one of them as a tree; a form to publish.
  *
- * In: an ordinary subscription with the policy `drop`, so a flood costs this page events, of which it says how many, and nobody else anything.
- * Drawn four times a second at the most; bounded by the buffer.
+ * In: an ordinary subscription with the policy `drop`. A flood costs this page events, whose number it shows, and affects no other client.
+ * It is drawn at most four times a second, and bounded by the buffer.
  */
 import { element } from "../../../design/element.js";
 import { field, namespaceSelect, Outcome, onSend, select } from "../fields.js";
@@ -182,7 +182,7 @@ export function tail({ line }) {
     stale = true;
     draw();
   });
-  // The arrow keys go from event to event, as in a list.
+  // The arrow keys move between events, as in a list.
   rows.addEventListener("keydown", (event) => {
     const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
     const item = document.activeElement?.closest(".tail-rows > li");

@@ -1,8 +1,8 @@
 /**
  * Namespaces and their logs; topics by traffic, counted while this view is open.
  *
- * In: frames, and the topics of the log's newest events every two seconds. Where more were published than are read, those that were read stand
- * for the others.
+ * In: frames, and the topics of the log's newest events every two seconds. If more were published than are read, those
+ * that were read are taken as a sample.
  */
 import { element } from "../../../design/element.js";
 import { field, namespaceSelect, Outcome, select } from "../fields.js";
@@ -31,7 +31,7 @@ export function topics({ line }) {
   let seen = new TopTopics();
   let groups = new TopTopics();
   let beganMs = performance.now();
-  /** The newest offset that was counted, or null before the first look. @type {number | null} */
+  /** The newest counted offset; null before the first read. @type {number | null} */
   let newest = null;
   let asking = false;
 

@@ -1,4 +1,4 @@
-/** Where is my event? By its id, or its offset: published, at each gateway, handled, shown, at each consumer. */
+/** The way of an event, found by its id or offset: published, at each gateway, handled, shown, at each consumer. */
 import { element } from "../../../design/element.js";
 import { field, namespaceSelect, Outcome, onSend } from "../fields.js";
 import { bytes, count, counted } from "../format.js";
@@ -74,7 +74,7 @@ function panel(told) {
   return element("section", { className: "panel", aria: { labelledby: "trace-title" } }, element("div", { className: "panel-head" }, element("h2", { id: "trace-title", text: "The way of the event" })), element("ol", { className: "steps" }, ...steps));
 }
 
-/** Return those of the counts that are not 0, in words. @param {[string, string][]} words @param {Record<string, number>} counts */
+/** Return the counts above 0 as text. @param {[string, string][]} words @param {Record<string, number>} counts */
 const parts = (words, counts) => words.filter(([name]) => counts[name]).map(([name, text]) => `${count(counts[name])} ${text}`).join(", ");
 
 /** @param {string} tone @param {string} text @param {string} more */

@@ -17,9 +17,8 @@ run("CREATE TABLE IF NOT EXISTS devices (endpoint TEXT PRIMARY KEY, user TEXT, s
 
 def add(user: str, subscription: object) -> bool:
     """Keep a browser for its last user, and the ten newest of a user. Return whether it is a subscription."""
-    endpoint = str(subscription.get("endpoint")) if isinstance(subscription, dict) else ""
-    text = json.dumps(subscription)
-    if not endpoint.startswith("https://") or len(text) > 2000:
+    endpoint, text = isinstance(subscription, dict) and subscription.get("endpoint"), json.dumps(subscription)
+    if not str(endpoint).startswith("https://") or len(text) > 2000:
         return False
     run("REPLACE INTO devices VALUES (?, ?, ?)", endpoint, user, text)
     newest = "SELECT endpoint FROM devices WHERE user = ? ORDER BY rowid DESC LIMIT 10"

@@ -140,7 +140,7 @@ def _mailbox(sender: Mailbox) -> str:
     name, address = sender
     if not name:
         return address
-    shown = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"' if name.isascii() and "=?" not in name else _shown("From", name)
+    shown = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"' if name.isascii() else _shown("From", name)
     fits = len(f"From: {shown} <{address}>".rpartition("\r\n")[2]) <= MAX_LINE_CHARACTERS
     return f"{shown} <{address}>" if fits else f"{shown}\r\n <{address}>"
 

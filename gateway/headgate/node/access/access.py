@@ -40,15 +40,13 @@ from headgate.transport.socketio_face import SocketIOFace
 from .client_counts_watch import ClientCountsWatch
 from .logins import Logins
 from .origin import Hosts
-from .regranting import Regranting
+from .regranting import CHECK_EVERY_S, Regranting
 
 if TYPE_CHECKING:
     from headgate.node.population.evictions import Evictions
 
 # Longest wait for revocations, and for changes of grants. Redis may be unreachable, and an authenticator may hang.
 RIGHTS_WITHIN_S = 2.0
-# How often to check whether Redis has lost a key with rights.
-CHECK_EVERY_S = 5.0
 
 log = structlog.get_logger("headgate.access")
 
@@ -77,7 +75,7 @@ class Access:
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, _read_once, also=cluster.questions)
         cluster.table.on_lost = self.revocations.renew  # a flush breaks no connection
         self._rounds, self._kept = cluster.rounds, KeptKeys()
-        self._checks = Rounds(self._check_kept, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
+        self._checks = Rounds(self.check_rights, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)
@@ -86,7 +84,6 @@ class Access:
     def start(self) -> None:
         """Fetch the keys of tokens, and read the revocations. Idempotent."""
         self.logins.start()
-        self.regranting.start()
         self.revocations.start()
         self._checks.start()
 
@@ -111,12 +108,15 @@ class Access:
         """Stop. Idempotent."""
         self._checks.close()
         self.revocations.close()
-        self.regranting.close()
         self.logins.close()
         self.expiry.close()
 
-    def _check_kept(self) -> float:
-        """Read the rights again, and write them back, if Redis has lost a key. Return the seconds until the next check."""
+    def check_rights(self) -> float:
+        """Check for ended explicit grants, and read all rights again if Redis has lost a key with some. Waits for Redis.
+
+        Returns the seconds until the next check.
+        """
+        self.regranting.tick()
         with suppress(HeadgateError):  # the watch reports it
             if self._kept.has_lost(self._rounds):
                 self.revocations.renew()

@@ -28,7 +28,7 @@ from headgate.events.wire.packets import PRESENCE, STATUS, SUBSCRIBE
 from headgate.node.connection import environ_of, notify
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client as Redis
-from headgate.runtime.loop import Greenlet, Lock, LockLike, Watcher, repeat, sleep, spawn
+from headgate.runtime.loop import Greenlet, Lock, LockLike, sleep, spawn
 from headgate.transport.socketio_face import SocketIOFace
 
 from .logins import Logins
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("headgate.gateway")
 
 RENEW_WITHIN_S = 30  # for a page to fetch a token and send it
-CHECK_EVERY_S = 5.0  # how late a live client may lose ended explicit grants
+CHECK_EVERY_S = 5.0  # between two ticks: how late a live client may lose ended explicit grants
 
 
 class Regranting:
@@ -58,22 +58,9 @@ class Regranting:
         self._sockets, self._namespaces, self._logins = sockets, namespaces, logins
         self._admission, self._evictions, self._redis, self._now_s = admission, evictions, redis, now_s
         self.regrants = logins.regrants
-        self._timer: Watcher | None = None
         self._turns: WeakValueDictionary[str, LockLike] = WeakValueDictionary()  # of users with a call under way
         self.checking: Greenlet | None = None  # runs after possibly missed changes
         self._noted: dict[str, float] = {}  # user with changed explicit grants and unchecked clients → since when
-
-    def start(self) -> None:
-        """Start checking for ended explicit grants. Idempotent."""
-        if self._timer is None:
-            self._timer = repeat(CHECK_EVERY_S, self.tick)
-
-    def close(self) -> None:
-        """Stop checking. Idempotent."""
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer.close()
-            self._timer = None
 
     def note(self, user: str, explicit: Explicit | None, left_s: int) -> None:
         """Store a user's explicit grants, or None for lifted ones. If `regrant` does not follow, `tick` applies them."""
@@ -82,7 +69,7 @@ class Regranting:
         self.regrants.put(user, explicit, left_s)
 
     def tick(self) -> None:
-        """Check the users of explicit grants that ended, or changed without a `regrant`. Runs in the hub."""
+        """Check the users of explicit grants that ended, or changed without a `regrant`. Never waits."""
         ended, now_s = self.regrants.take_ended(), self._now_s()
         late = [user for user, since_s in self._noted.items() if now_s - since_s >= CHECK_EVERY_S]
         if users := dict.fromkeys([*ended, *late]):

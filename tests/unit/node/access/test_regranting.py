@@ -207,7 +207,7 @@ def test_after_explicit_grants_the_source_counts(
     gevent.idle(-2)
     assert len(statuses(client)) == 1
     monkeypatch.setattr(regranting.regrants, "_now_s", lambda: monotonic() + 61)
-    regranting.tick()
+    assert here.gateway.access.check_rights() == module.CHECK_EVERY_S
     assert statuses(client)[1:] == [{"ended": [forbidden("b.x")], "granted": True}]
     assert may(client, "a.x")
 
@@ -265,17 +265,6 @@ def test_announced_grants_that_a_failover_has_just_lost_count(
     assert not may(client, "a.x")
     regranting.read_all(redis)
     assert set(read_regrants(redis)) == {"ana"}
-
-
-def test_it_looks_for_ended_grants_while_the_gateway_runs(people: PeopleHere, source: Source) -> None:
-    """By one timer, which ends with it."""
-    regranting = people.start("a", source).gateway.access.regranting
-    for _ in range(2):
-        regranting.start()
-    assert regranting._timer is not None
-    for _ in range(2):
-        regranting.close()
-    assert regranting._timer is None
 
 
 def test_nothing_at_all_may_be_granted(client: ClientHere, people: PeopleHere) -> None:

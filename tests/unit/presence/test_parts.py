@@ -73,6 +73,19 @@ def test_a_process_whose_beat_redis_has_lost_is_dead_after_a_lease_too() -> None
     assert leases.received({"p2": 8}, 5, LEASE_S + 1) == []
 
 
+def test_nobody_is_dead_for_what_we_have_not_seen() -> None:
+    """After a time without Redis each lease starts again."""
+    leases = Leases()
+    leases.received({"p1": 5}, 5, 0.0)
+    assert leases.received({"p1": 5}, 99_000, 60.0) == []
+    for second in range(61, 64):
+        assert leases.received({"p1": 5}, 99_000, float(second)) == []
+    leases.missed()
+    for second in range(64, 71):
+        assert leases.received({"p1": 5}, 99_000, float(second)) == []
+    assert leases.received({"p1": 5}, 99_000, 64.1 + LEASE_S) == ["p1"]
+
+
 def test_one_that_died_before_we_came_is_not_known_to_be_dead_until_it_could_have_beaten_again() -> None:
     """Redis may have been unreachable until now. One that another process has begun to take out is dead at once."""
     leases = Leases("p0")
@@ -244,6 +257,41 @@ def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> Non
         room.missed()
         assert load(room, {}, float(second))
         assert names(room) == ["ana"]
+
+
+@pytest.mark.parametrize("word", [write_of("p2", 7, 8, 0, [], ["ana"]), write_of("p2", 0, 0, 0, [])], ids=["left", "dead"])
+def test_members_that_redis_has_lost_go_at_the_word_of_their_process_or_of_its_death(word: bytes) -> None:
+    """And are no longer held when their process writes them again."""
+    room = live_room()
+    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
+    room.doubt()
+    assert load(room, {}, 1.0)
+    assert not room.take(word)
+    assert (names(room), room.holds) == ([], False)
+    room.take(write_of("p3", 0, 7, 1, [["ben", 1, 5, 6, None]]))
+    room.doubt()
+    assert load(room, {}, 2.0)
+    assert room.take(write_of("p3", -1, 9, 2, []))
+    assert load(room, {"p3": (9, {"ben": entry(), "eve": entry()})}, 3.0)
+    assert (names(room), room.holds) == (["ben", "eve"], False)
+
+
+def test_the_word_that_nobody_is_left_counts_though_the_room_is_in_doubt_again() -> None:
+    """Redis would lack them, and they would be held."""
+    room = live_room()
+    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
+    room.doubt()
+    room.take(write_of("p2", 7, 8, 0, [], ["ana"]))
+    room.doubt()
+    assert load(room, {}, 1.0)
+    assert (names(room), room.holds) == ([], False)
+    room.take(write_of("p2", 0, 9, 1, [["ana", 1, 5, 6, None]]))
+    room.doubt()
+    room.take(write_of("p2", -1, 10, 1, []))
+    room.take(write_of("p2", 10, 11, 0, [], ["ana"]))
+    assert not load(room, {}, 2.0)
+    assert load(room, {}, 2.0)
+    assert (names(room), room.holds) == ([], False)
 
 
 def test_many_members_are_merged_some_at_a_time() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.consumers.templates import template_faults
 from headgate.consumers.values import CA_FILE, FUNCTION_NAME, VARIABLE, ca_file_faults, function_faults, read_secret
-from headgate.settings.addresses.origins import ascii_host
+from headgate.settings.addresses.origins import ascii_host, is_loopback
 from headgate.settings.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.settings.options import text as some
 
@@ -89,7 +88,7 @@ def check_options(options: EmailOptions) -> list[str]:
 
 def _server_faults(options: EmailOptions) -> list[str]:
     faults = []
-    if options.security == "none" and not options.allow_plain and not _is_this_machine(options.host):
+    if options.security == "none" and not options.allow_plain and not is_loopback(options.host):
         faults.append("security='none': expected starttls or tls to another machine, or allow_plain = true")
     if options.security != "none" and (expected := _SECURITY_AT.get(options.port, options.security)) != options.security:
         faults.append(f"port={options.port} with security={options.security!r}: expected security = {expected!r} at this port")
@@ -104,13 +103,6 @@ def _server_faults(options: EmailOptions) -> list[str]:
     if not f"{options.user}{password}".isascii():
         faults.append("user, password: expected ASCII characters")
     return faults or ca_file_faults(options.ca_file)
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _recipient_faults(options: EmailOptions) -> list[str]:

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from headgate.consumers.work.runner import DRAIN_S, Runner
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.redis.client import describe_server
+from headgate.settings.addresses.origins import Origin
 from headgate.settings.settings import Settings
 
 from .config import TYPES
@@ -58,8 +59,7 @@ def supervise(
         signal.signal(number, lambda number, _: signals.put(number))
     page = HealthPage(listen, lambda: _states(runners)) if listen else None
     if page and listen:
-        host = f"[{listen[0]}]" if ":" in listen[0] else listen[0]
-        say(f"health and metrics at http://{host}:{page.port}/healthz and /metrics")
+        say(f"health and metrics at {Origin('http', listen[0], page.port)}/healthz and /metrics")
     offsets = [runner.open() for _, runner in runners]
     for (spec, runner), offset in zip(runners, offsets, strict=True):
         runner.start()

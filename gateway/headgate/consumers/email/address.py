@@ -46,9 +46,8 @@ def check_address(raw: object) -> str:
 
 def read_mailbox(raw: object) -> Mailbox:
     """Parse `name <address>` or a bare address. Raises ValueError for anything else."""
-    if not isinstance(raw, str):
-        raise ValueError(f"it is of type {type(raw).__name__}, not text")
-    if (match := _MAILBOX.fullmatch(raw.strip(" "))) is None:
+    match = _MAILBOX.fullmatch(raw.strip(" ")) if isinstance(raw, str) else None
+    if match is None:
         return "", check_address(raw)
     name = match["name"].strip(" ").strip('"')
     if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "=?" in name or '"' in name:

@@ -130,10 +130,9 @@ class DeadLetters:
 
 
 def _untried(task: Task) -> Task:
-    return msgspec.structs.replace(
-        task, attempt=0, failures=0, faults=0, failing_since_ms=0, deferred=False, together=False, reason="", unknown=0,
-        asked=False, admitted=False,
-    )  # fmt: skip
+    """Return the task as it was before its first attempt."""
+    event = (task.epoch, task.offset, task.topic, task.id, task.time_ms, task.data)
+    return Task(*event, key=task.key, split=task.split, traceparent=task.traceparent)
 
 
 def _letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:

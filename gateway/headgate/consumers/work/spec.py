@@ -13,8 +13,8 @@ from headgate.consumers.base import Consumer, Context, Publishing, State
 from headgate.consumers.values import FUNCTION_NAME
 from headgate.settings.options import integer, number, one_of, option, text
 
-# Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
 CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+# Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
 DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024
 
 

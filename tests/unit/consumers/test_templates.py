@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headgate.consumers.base import Delivery
-from headgate.consumers.templates import SAMPLE, EventView, Template, TemplateFault, TextTooLong, view
+from headgate.consumers.templates import SAMPLE, EventView, Template, TemplateFault, TextTooLong, message_faults, view
 
 
 def event(data: Any) -> dict[str, Any]:
@@ -120,3 +120,20 @@ def test_a_view_has_the_user_of_a_users_own_topic() -> None:
         "users.ana__40example__2eorg.x": "ana@example.org",
     }
     assert {topic: view(msgspec.structs.replace(delivery, topic=topic)).user for topic in topics} == topics
+
+
+@pytest.mark.parametrize(
+    ("title", "body", "expected"),
+    [
+        (None, None, []),
+        ("{{ event.topic }}", "{{ event.data.order }}", []),
+        (
+            "{{ evnt }}",
+            "{% if %}",
+            ["title: unknown name 'evnt'; there are event", "body, line 1: Expected an expression, got 'end of statement block'"],
+        ),
+    ],
+)
+def test_each_template_of_a_message_has_a_line_for_its_fault(title: str | None, body: str | None, expected: list[str]) -> None:
+    """A fault of the title does not hide that of the body."""
+    assert message_faults(title, body) == expected

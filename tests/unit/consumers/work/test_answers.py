@@ -1,4 +1,4 @@
-"""The return values of a consumer's code; the log has the error for anything else."""
+"""The answers of a consumer's code, and the back-off after failures: its ceiling doubles up to the last, its jitter is full."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.consumers import Defer
-from headgate.consumers.work.worker import _checked_keys, _delay_ms
+from headgate.consumers.work.worker import _checked_keys, _delay_ms, delay_s
 from headgate.errors import InvalidRequest
 
 
@@ -41,3 +41,26 @@ def test_keys_that_are_none_are_named(keys: Any) -> None:
 def test_keys_come_once(keys: Any, parts: tuple[str, ...]) -> None:
     """No key ignores the event."""
     assert _checked_keys(keys) == parts
+
+
+@pytest.mark.parametrize(
+    ("failures", "ceiling_s"), [(1, 1.0), (2, 2.0), (3, 4.0), (8, 128.0), (9, 256.0), (10, 300.0), (10**6, 300.0)]
+)
+def test_the_ceiling_doubles_up_to_the_last(failures: int, ceiling_s: float) -> None:
+    """With the defaults: a second at first, five minutes at last, and no overflow after a million failures."""
+    assert delay_s(failures, 1.0, 300.0, draw=lambda: 1.0) == ceiling_s
+
+
+def test_the_jitter_is_full() -> None:
+    """From nothing to the ceiling, as the draw has it."""
+    assert [delay_s(3, 1.0, 300.0, draw=lambda part=part: part) for part in (0.0, 0.25, 1.0)] == [0.0, 1.0, 4.0]  # type: ignore[misc]
+
+
+def test_draws_differ() -> None:
+    """Those that failed together do not come back together."""
+    assert len({delay_s(5, 1.0, 300.0) for _ in range(20)}) == 20
+
+
+def test_a_last_wait_below_the_first_counts() -> None:
+    """No wait is longer than the longest."""
+    assert delay_s(1, 10.0, 2.0, draw=lambda: 1.0) == 2.0

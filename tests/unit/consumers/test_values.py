@@ -1,10 +1,10 @@
-"""Secrets in the file or in the environment: from exactly one place."""
+"""Secrets from exactly one place, the file or the environment, and functions that options name."""
 
 from dataclasses import dataclass
 
 import pytest
 
-from headgate.consumers.values import need_secret, read_secret
+from headgate.consumers.values import function_faults, need_secret, read_secret
 
 
 @dataclass
@@ -48,3 +48,18 @@ def test_a_fault_names_the_option_and_not_the_secret(options: Options, said: str
 def test_white_space_around_a_url_means_nothing() -> None:
     """A secret's may belong to it; a URL's does not."""
     assert read_secret(Options(None, "PADDED"), "password", is_url=True) == "hidden"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, []),
+        ("os:getcwd", []),
+        ("os:sep", ["name='os:sep': expected a function"]),
+        ("asyncio:sleep", ["name='asyncio:sleep': expected a function, not a coroutine (async def)"]),
+        ("os:missing", ["name='os:missing': module 'os' has no 'missing'; expected package.module:function"]),
+    ],
+)
+def test_a_function_of_the_operator_is_checked_before_anything_runs(value: str | None, expected: list[str]) -> None:
+    """The line names the option, its value and the expected form."""
+    assert function_faults("name", value) == expected

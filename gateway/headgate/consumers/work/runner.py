@@ -44,7 +44,7 @@ class Runner:
 
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
         self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
-        self._stopping, self._abandoned, self._ended = threading.Event(), threading.Event(), threading.Event()
+        self._stopping, self._ended = threading.Event(), threading.Event()
         self._taking = threading.Lock()
         self._log = ThrottledLog(
             structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
@@ -90,7 +90,6 @@ class Runner:
         deadline_s = time.monotonic() + drain_s
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))
-        self._abandoned.set()
         self._ended.set()
         for thread in (*self._threads, self._keeper):
             if thread.ident is not None:
@@ -105,7 +104,7 @@ class Runner:
     def _worker(self) -> Worker:
         store = self._store()
         context = context_of(self._spec, RedisState(store), self._publisher)
-        return Worker(self._spec, context, store, self._log, self._stopping, self._abandoned, self._taking)
+        return Worker(self._spec, context, store, self._log, self._stopping, self._ended, self._taking)
 
     def _store(self) -> Store:
         self._clients.append(open_client(self._url))

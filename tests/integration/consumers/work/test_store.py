@@ -77,12 +77,13 @@ def retained(client: Client, max_events: int) -> None:
 # Where a group begins ------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_group_begins_with_new_events(unopened: Store, publisher: Publisher) -> None:
-    """`new`: from now on."""
+def test_a_new_group_begins_with_new_events_and_stays_where_it_is(unopened: Store, publisher: Publisher) -> None:
+    """`new`: from now on. A second instance cannot move it at its start."""
     publisher.publish("a", 1)
     assert unopened.open("new")[1] == 1
     publisher.publish("a", 2)
 
+    assert unopened.open("oldest")[1] == unopened.open("new")[1] == 1
     assert offsets(take(unopened)) == [2]
 
 
@@ -95,15 +96,6 @@ def test_a_new_group_may_begin_with_the_oldest_event(unopened: Store, publisher:
     page = take(unopened)
 
     assert (offsets(page), page.missed) == ([8, 9, 10], 0)
-
-
-def test_a_group_that_is_there_stays_where_it_is(unopened: Store, publisher: Publisher) -> None:
-    """A second instance cannot move it at its start."""
-    unopened.open("new")
-    publisher.publish("a", 1)
-
-    assert unopened.open("oldest")[1] == unopened.open("new")[1] == 0
-    assert offsets(take(unopened)) == [1]
 
 
 def test_a_group_may_be_there_before_the_log(unopened: Store, publisher: Publisher) -> None:

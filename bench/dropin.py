@@ -23,7 +23,6 @@ import re
 import select
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tests.support.line_program import LineProgram
 from tests.support.websocket_codec import TEXT, handshake, masked
 
 KINDS = ("stock", "headgate")
@@ -106,23 +106,12 @@ def _rss_kb() -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("Rss"))
 
 
-class Server:
+class Server(LineProgram):
     """One server process."""
 
     def __init__(self, kind: str, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.dropin", "serve", kind, *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.port = int(self._line())
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the server ended"
-        return line
+        super().__init__(sys.executable, "-m", "bench.dropin", "serve", kind, *options)
+        self.port = int(self.line())
 
     def spent(self) -> tuple[float, int]:
         """Return its CPU seconds and its resident KB so far."""
@@ -131,22 +120,12 @@ class Server:
 
     def begin(self, command: str, count: int = 1) -> None:
         """Send a command."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command} {count}\n")
-        self._process.stdin.flush()
+        self.say(f"{command} {count}")
 
     def answer(self) -> tuple[float, int]:
         """Return the answer to the oldest command."""
-        cpu_s, rss_kb = self._line().split()
+        cpu_s, rss_kb = self.line().split()
         return float(cpu_s), int(rss_kb)
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        with self._process:  # waits
-            pass
 
 
 class Clients:

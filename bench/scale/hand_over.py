@@ -15,16 +15,14 @@ import os
 import resource
 import socket
 import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 from bench.child import cpu_s
 from tests.integration.transport.clients import Polling, WebSocket, closing
 from tests.support.epoll_sets import children_of
+from tests.support.line_program import LineProgram
 
-ROOT = Path(__file__).parents[2]
 ENGINE = "/engine.io/"
 WHERE = ("own worker", "sibling (socket passed)", "sibling, and one more behind it")
 WARM_REQUESTS, TURNS = 100, 5
@@ -83,14 +81,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     limits = {"ping_interval_s": 3600, "handshake_deadline_s": 3600, "inbound_per_s": 100_000}
     cluster = json.dumps({"workers": 2, "own_ports": True, "limits": limits})
-    command = [sys.executable, "-m", "tests.support.worker_cluster", cluster]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as workers:
-        assert workers.stdin is not None
-        assert workers.stdout is not None
-        with workers.stdin:  # its end is that of the workers
-            ports = [int(port) for port in workers.stdout.readline().split()]
-            with closing(*(WebSocket(port, ENGINE) for port in ports for _ in range(given.idle))):
-                took, spent = latencies(ports, given.requests), seconds_each(ports, given.requests)
+    with LineProgram(sys.executable, "-m", "tests.support.worker_cluster", cluster) as workers:
+        ports = [int(port) for port in workers.line().split()]
+        with closing(*(WebSocket(port, ENGINE) for port in ports for _ in range(given.idle))):
+            took, spent = latencies(ports, given.requests), seconds_each(ports, given.requests)
     print(f"{given.idle} idle connections at each worker:")
     print("| where | p50 ms | p90 ms | p99 ms | more at p50 | more at p99 | processor ms |\n|---|---|---|---|---|---|---|")
     at = [{share: sorted(each)[int(len(each) * share)] * 1000 for share in (0.5, 0.9, 0.99)} for each in took]

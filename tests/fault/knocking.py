@@ -7,12 +7,12 @@ got each status.
 import json
 import selectors
 import socket
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.line_program import LineProgram
 from tests.support.websocket_codec import handshake
 
 HANDSHAKE = handshake("localhost", "/socket.io/?EIO=4&transport=websocket")
@@ -22,12 +22,11 @@ HANDSHAKE = handshake("localhost", "/socket.io/?EIO=4&transport=websocket")
 def knocking(address: tuple[str, int], clients: int) -> Iterator[dict[str, int]]:
     """Have clients knock; how often each status was answered is there when they have gone."""
     answers: dict[str, int] = {}
-    command = [sys.executable, "-m", "tests.fault.knocking", address[0], str(address[1]), str(clients)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with LineProgram(sys.executable, "-m", "tests.fault.knocking", address[0], str(address[1]), str(clients)) as program:
         try:
             yield answers
         finally:
-            answers.update(json.loads(process.communicate()[0]))
+            answers.update(json.loads(program.end()))
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from headgate.services.publisher import Publisher
 from tests.fault.consumer_process import NAME, NAMESPACE, keys_of
 from tests.fault.figures import Figures
 from tests.fault.site import Load
+from tests.support.line_program import LineProgram
 from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 
@@ -33,38 +33,28 @@ DEADLINE_S = 40.0
 KILLED_LEASE_S = {"short": 4.0, "full": 1.0}
 # Long, so that nothing is abandoned.
 STOPPED_LEASE_S = 30.0
-ROOT = Path(__file__).parents[2]
 
 
-class Instances:
+class Instances(LineProgram):
     """The process that starts consumers and says how they ended. They write their work to one file."""
 
     def __init__(self, url: str, file: Path, lease_s: float, mode: str) -> None:
-        command = [sys.executable, "-m", "tests.fault.consumer_process", url, str(file), str(lease_s), *[mode] * bool(mode)]
-        self._process = subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(sys.executable, "-m", "tests.fault.consumer_process", url, str(file), str(lease_s), *[mode] * bool(mode))
 
     def start(self) -> int:
         """Start a consumer and return its process id; it consumes."""
-        return self._ask("start")
+        return self._number("start")
 
-    def end(self, pid: int, number: int) -> int:
+    def stop(self, pid: int, number: int) -> int:
         """Send a signal to one, wait, return the exit code."""
         os.kill(pid, number)
-        return self._ask(f"wait {pid}")
+        return self._number(f"wait {pid}")
 
-    def close(self) -> None:
-        """End them all."""
-        self._process.communicate(timeout=30)
-
-    def _ask(self, line: str) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-        while said := self._process.stdout.readline():
-            if said.strip().lstrip("-").isdigit():  # else a line of its log, as Redis may be unreachable
-                return int(said)
-        raise AssertionError("it has ended")
+    def _number(self, line: str) -> int:
+        self.say(line)
+        while not (answer := self.line().strip()).lstrip("-").isdigit():
+            pass  # a line of its log, as Redis may be unreachable
+        return int(answer)
 
 
 class Fleet:
@@ -89,7 +79,7 @@ class Fleet:
         """End a random instance at a random moment, by a signal, and start another; return how it exited."""
         time.sleep(self.random.uniform(0, 0.05))
         index = self.random.randrange(INSTANCES)
-        code = self._instances.end(self._running[index], number)
+        code = self._instances.stop(self._running[index], number)
         self._running[index] = self._instances.start()
         return code
 
@@ -111,7 +101,7 @@ class Fleet:
 
     def close(self) -> None:
         """End the running processes."""
-        self._instances.close()
+        self._instances.end()
         self._publisher.close()
         self.client.close()
 

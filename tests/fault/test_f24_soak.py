@@ -6,7 +6,6 @@ The short form shows that the harness finds leaks. `-m nightly` soaks for ten mi
 
 import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from tests.fault.figures import Figures
 from tests.fault.site import FULL, NAMESPACE, Load, Site
 from tests.fault.soak import Churn, Sample, lasting, leaks, memory_slope, sample, sample_of
 from tests.fault.trend import CERTAIN, has_grown, slope_of
+from tests.support.line_program import LineProgram
 
 SOAK_S = float(os.environ.get("HEADGATE_SOAK_S", "600"))
 WARM_UP_SHARE = 1 / 3
@@ -107,18 +107,13 @@ class TestTheHarness:
     @pytest.mark.parametrize("word", ["leak", "work"])
     def test_a_process_that_keeps_memory_and_descriptors_is_found(self, word: str) -> None:
         """And one that gives them back is not."""
-        command = [sys.executable, "-c", _LEAKY]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            samples = []
+        samples = []
+        with LineProgram(sys.executable, "-c", _LEAKY) as program:
             for number in range(20):
                 for _ in range(8):
-                    print(word, file=process.stdin, flush=True)
-                    assert process.stdout.readline() == "done\n"
+                    assert program.ask(word) == "done"
                 # One minute apart, whatever the time is.
-                samples.append(replace(sample(process.pid), at_s=60.0 * number))
-            process.stdin.close()
+                samples.append(replace(sample(program.pid), at_s=60.0 * number))
         assert leaks(samples[5:], MB_PER_HOUR) == (["memory_bytes", "descriptors"] if word == "leak" else [])
 
     @pytest.mark.parametrize("kept", ["greenlets", "series", "redis_keys", "cached_bytes"])

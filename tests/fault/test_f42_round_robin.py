@@ -2,7 +2,6 @@
 
 import os
 import random
-import subprocess
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from tests.fault.checker import History, assert_kept
 from tests.fault.figures import Figures
 from tests.fault.pages import Pages
 from tests.fault.site import FULL, SHORT, TOPICS, Load, Publishing, Site, topics_of, wait_for
+from tests.support.line_program import LineProgram
 
 SECRET = "a secret of thirty-two bytes or more, for tests"
 # Each page reads a tenth of the events. A long-poll is a join: 100 pages at rest take 0.18 of a processor, a third of it in the
@@ -34,26 +34,13 @@ CHANGED_SHARE, CUT_SHARE = 0.3, 0.3
 BACK_S = 150.0
 
 
-class RoundRobin:
-    """A proxy (round_robin.mjs). `cut` ends a share of the present requests."""
+class RoundRobin(LineProgram):
+    """A proxy (round_robin.mjs). A line with a share ends this share of the present requests."""
 
     def __init__(self, mode: str, upstreams: list[str]) -> None:
         ports = [str(urlsplit(url).port) for url in upstreams]
-        self._process = subprocess.Popen(
-            ["node", str(Path(__file__).with_name("round_robin.mjs")), mode, *ports],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
-
-    def cut(self, share: float) -> None:
-        assert self._process.stdin is not None
-        print(share, file=self._process.stdin, flush=True)
-
-    def close(self) -> None:
-        self._process.communicate()
+        super().__init__("node", str(Path(__file__).with_name("round_robin.mjs")), mode, *ports)
+        self.url = f"http://127.0.0.1:{int(self.line())}"
 
 
 class World:
@@ -152,7 +139,7 @@ def world_of(folder: Path, load: Load) -> Iterator[World]:
         proxies = [RoundRobin(mode, site.urls) for mode in ("stream", "buffer")]
         groups: list[Pages] = []
         for number, proxy in enumerate(proxies):
-            started.callback(proxy.close)
+            started.enter_context(proxy)
             groups.append(Pages(proxy.url, folder / f"pages-{number}"))
             started.enter_context(groups[-1])
         world = World(site, proxies, groups)
@@ -180,7 +167,7 @@ def test_without_websockets_and_sticky_sessions_every_page_gets_every_event_once
             for _ in range(KILLS[load.name]):
                 publishing.wait_for(moments.randrange(5, 30))
                 for proxy in world.proxies:
-                    proxy.cut(CUT_SHARE)
+                    proxy.say(CUT_SHARE)
                 world.change(moments)
                 gateway = moments.choice(site.gateways)
                 gateway.kill()

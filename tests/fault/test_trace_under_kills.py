@@ -97,7 +97,7 @@ class Stage:
     def kill_consumer(self) -> None:
         """Kill one at its work, and start another."""
         self.publish()
-        self.instances.end(self.running.pop(0), signal.SIGKILL)
+        self.instances.stop(self.running.pop(0), signal.SIGKILL)
         self.running.append(self.instances.start())
 
     def kill_redis(self) -> None:
@@ -129,7 +129,7 @@ class Stage:
         """End all processes of this."""
         for client in (*self.here, *self.there):
             client.close()
-        self.instances.close()
+        self.instances.end()
         self.publisher.close()
         self.client.close()
 

@@ -8,18 +8,16 @@ and arrival, and `closed`, how many connections were lost. It ends with its inpu
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from types import TracebackType
 
 from headgate.services.publisher import Publisher
 from tests.fault.checker import Noted, Seen
 from tests.fault.many_clients import Swarm
+from tests.support.line_program import LineProgram
 
 INTERVAL_S = 0.02
 
@@ -36,41 +34,23 @@ class Report:
         return sorted(self.took_s)[int(0.99 * (len(self.took_s) - 1))]
 
 
-class Witnesses:
+class Witnesses(LineProgram):
     """The process. Use as a context manager."""
 
     def __init__(self, url: str, redis_url: str, clients: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fault.witness", url, redis_url, str(clients)],
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Witnesses:
-        assert self._line() == "ready"
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._process.communicate()
+        super().__init__(sys.executable, "-m", "tests.fault.witness", url, redis_url, str(clients))
+        assert self.line() == "ready"
 
     def report(self) -> Report:
         """Return their events since the last report, as soon as they have seen an event."""
-        assert self._process.stdin is not None
         took_s: list[float] = []
         closed = 0
         while not took_s:
-            print("report", file=self._process.stdin, flush=True)
-            report = Report(**json.loads(self._line()))
+            report = Report(**json.loads(self.ask("report")))
             took_s += report.took_s
             closed += report.closed
             time.sleep(INTERVAL_S)
         return Report(took_s, closed)
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
 
 
 def publish(redis_url: str) -> None:

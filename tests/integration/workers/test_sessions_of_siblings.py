@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.integration.transport.clients import Polling, WebSocket, closing
-from tests.integration.transport.server_process import ROOT
 from tests.support.epoll_sets import children_of, stale
+from tests.support.line_program import LineProgram
 
 ECHO = "/engine.io/"
 PATIENT = {"ping_interval_s": 3600, "handshake_deadline_s": 3600}
@@ -18,14 +17,8 @@ PATIENT = {"ping_interval_s": 3600, "handshake_deadline_s": 3600}
 @contextmanager
 def printing(*command: str) -> Iterator[list[int]]:
     """Run a program that ends with its standard input; yield the ports that it prints."""
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield [int(each) for each in process.stdout.readline().split()]
-        finally:
-            process.stdin.close()
-            process.wait(60)
+    with LineProgram(*command) as program:
+        yield [int(each) for each in program.line().split()]
 
 
 def workers() -> list[int]:

@@ -1,0 +1,52 @@
+"""A program with which a test talks in lines, over its standard input and output."""
+
+import subprocess
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 60.0
+
+
+class LineProgram:
+    """A running program, which ends with its input. Use as a context manager."""
+
+    def __init__(self, *command: str) -> None:
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def line(self) -> str:
+        """Return the next line that it writes."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "it has ended"
+        return line.rstrip("\n")
+
+    def say(self, line: object) -> None:
+        """Write a line to it."""
+        print(line, file=self._process.stdin, flush=True)
+
+    def ask(self, line: object) -> str:
+        """Write a line to it, and return the next one of its own."""
+        self.say(line)
+        return self.line()
+
+    def end(self) -> str:
+        """Close its input, wait until it has ended, and return what it still wrote."""
+        return self._process.communicate(timeout=DEADLINE_S)[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._process.poll() is None:
+                self.end()
+        finally:
+            self._process.kill()

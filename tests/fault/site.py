@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -149,11 +147,8 @@ class Site:
 
     def health(self, gateway: GatewayProcess) -> tuple[int, Any]:
         """Return status and body of a gateway's readiness."""
-        try:
-            with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        status, text = gateway.get("/healthz")
+        return status, json.loads(text)
 
     def wait_until_ready(self, deadline_s: float = DEADLINE_S) -> None:
         """Wait until every gateway is."""

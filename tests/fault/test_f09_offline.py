@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.redis.log import PAGE_EVENTS
@@ -16,9 +17,8 @@ def test_browsers_that_were_offline_get_everything_in_order(
 ) -> None:
     """Without a goodbye, under load; afterwards each event once, and no client that stayed has noticed."""
     stayed = start_swarm(name="stayed")
-    gone = Swarm(site.urls, 20, lambda index: ["load.#"], name="gone").open()
     missed = int(site.load.offline_s * site.load.per_s)
-    with site.publishing() as publishing:
+    with closing(Swarm(site.urls, 20, lambda index: ["load.#"], name="gone").open()) as gone, site.publishing() as publishing:
         publishing.wait_for(20)
         gone.leave(hard=True)
         publishing.wait_for(missed, site.load.offline_s + DEADLINE_S)
@@ -27,11 +27,8 @@ def test_browsers_that_were_offline_get_everything_in_order(
         gone.reopen()
         wait_until_had(gone, publishing.history, epoch, head)
         history = publishing.stop()
-    try:
         site.come_to_rest(stayed, history)
         site.come_to_rest(gone, history)
-    finally:
-        gone.close()
     assert {client.sessions for client in gone.clients} == {2}
     took_s = max(next(e.at_s for e in r.entries if isinstance(e, Seen) and e.offset >= head) for r in gone.records) - back_s
     figures(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +20,7 @@ def test_clients_of_a_killed_gateway_come_back_at_another_and_miss_nothing(tmp_p
     back_s: list[float] = []
     with Site(tmp_path, load, publish_per_s=20) as site:
         site.wait_until_ready()
-        swarm = site.swarm()
-        try:
+        with closing(site.swarm()) as swarm:
             swarm.open()
             swarm.roam()
             with site.publishing() as publishing:
@@ -38,8 +38,6 @@ def test_clients_of_a_killed_gateway_come_back_at_another_and_miss_nothing(tmp_p
                     gateway.start()
                 history = publishing.stop()
             site.come_to_rest(swarm, history)
-        finally:
-            swarm.close()
     back_s.sort()
     figures("F11", "gateway killed: 95 % of its clients back at another", back_s[int(len(back_s) * 0.95) - 1], "s", "≤ 3 s")
     figures("F11", "gateway killed: the last of its clients back at another", back_s[-1], "s", "≤ 10 s")

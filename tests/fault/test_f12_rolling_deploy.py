@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,8 +32,7 @@ def test_clients_move_to_the_next_gateway_and_miss_nothing(tmp_path: Path, load:
     took_s = []
     with Site(tmp_path, load, drain_s=within_s, publish_per_s=20) as site:
         site.wait_until_ready()
-        swarm = site.swarm()
-        try:
+        with closing(site.swarm()) as swarm:
             swarm.open()
             swarm.roam()
             with site.publishing() as publishing:
@@ -50,8 +50,6 @@ def test_clients_move_to_the_next_gateway_and_miss_nothing(tmp_path: Path, load:
                 balanced_s = balanced_after_s(site, swarm)
                 history = publishing.stop()
             site.come_to_rest(swarm, history)
-        finally:
-            swarm.close()
     told = [sum(entry == Noted(entry.at_s, "moving") for entry in record.entries) for record in swarm.records]
     assert min(told) >= 1
     goal = "≤ 15 s"
@@ -82,8 +80,7 @@ def test_nobody_notices_a_reload(tmp_path: Path, load: Load, figures: Figures) -
     with Site(tmp_path, load, serve=("--workers", str(WORKERS)), drain_s=1.0 if is_short else 20.0) as site:
         [gateway] = site.gateways
         site.wait_until_ready()
-        swarm = Swarm(site.urls, load.clients, lambda client: [f"load.t{client % topics}.changed"])
-        try:
+        with closing(Swarm(site.urls, load.clients, lambda client: [f"load.t{client % topics}.changed"])) as swarm:
             swarm.open()
             swarm.roam()
             with site.publishing(topics=topics) as publishing:
@@ -95,8 +92,6 @@ def test_nobody_notices_a_reload(tmp_path: Path, load: Load, figures: Figures) -
                     swarm.wait(partial(all_up, swarm.clients), "all to be back")
                 history = publishing.stop()
             site.come_to_rest(swarm, history)
-        finally:
-            swarm.close()
     assert min(sum(isinstance(entry, Welcomed) for entry in record.entries) for record in swarm.records) >= 2
     away_s = sorted(absences_s(swarm.records))
     what = f"{load.clients:,} clients, {load.per_s:g} events/s, {1 if is_short else 3} reloads of {WORKERS} workers"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
@@ -43,29 +44,24 @@ def test_every_client_is_told_what_it_saw_that_is_lost_and_gets_what_came_in_its
 def test_browsers_that_were_offline_meanwhile_are_told_the_same(site: Site, start_swarm: Callable[..., Swarm]) -> None:
     """They resume from offsets that other events have now; those that left before the loss have lost nothing."""
     stayed = start_swarm(name="stayed")
-    early = Swarm(site.urls, 20, lambda index: ["load.#"], name="early").open()
-    late = Swarm(site.urls, 20, lambda index: ["load.#"], name="late").open()
-    try:
-        with site.publishing() as publishing:
-            publishing.wait_for(20)
-            early.leave(hard=True)
-            publishing.wait_for(20)
-            kept = site.redis.moment()
-            publishing.wait_for(50)
-            wait_until_had(late, publishing.history, *site.head())
-            late.leave(hard=True)
-            site.redis.crash(kept)
-            site.redis.start()
-            publish_burst(site.redis.url, publishing.history, 300, 1024)
-            site.wait_until_ready()
-            early.reopen()
-            late.reopen()
-            wait_until_had(late, publishing.history, *site.head())
-            history = publishing.stop()
+    early, late = (Swarm(site.urls, 20, lambda index: ["load.#"], name=name).open() for name in ("early", "late"))
+    with closing(early), closing(late), site.publishing() as publishing:
+        publishing.wait_for(20)
+        early.leave(hard=True)
+        publishing.wait_for(20)
+        kept = site.redis.moment()
+        publishing.wait_for(50)
+        wait_until_had(late, publishing.history, *site.head())
+        late.leave(hard=True)
+        site.redis.crash(kept)
+        site.redis.start()
+        publish_burst(site.redis.url, publishing.history, 300, 1024)
+        site.wait_until_ready()
+        early.reopen()
+        late.reopen()
+        wait_until_had(late, publishing.history, *site.head())
+        history = publishing.stop()
         for swarm in (stayed, early, late):
             site.come_to_rest(swarm, history)
-        assert {len(record.gaps()) for record in early.records} == {0}
-        assert {tuple(gap.reason for gap in record.gaps()) for record in late.records} == {("rolled_back",)}
-    finally:
-        early.close()
-        late.close()
+    assert {len(record.gaps()) for record in early.records} == {0}
+    assert {tuple(gap.reason for gap in record.gaps()) for record in late.records} == {("rolled_back",)}

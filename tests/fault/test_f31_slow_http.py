@@ -87,12 +87,13 @@ def test_slow_http_clients_are_ended_and_nobody_else_notices(
     """Health answers while they are there, events arrive, descriptors and memory stay, and every one of them is ended."""
     kind = SLOW[name]
     port = int(gateway.url.rpartition(":")[2])
-    before_bytes, seen, counted = resident_bytes(gateway.pid), len(witness.events), ended(gateway, kind.reason)
+    ended = f'headgate_http_ended_total{{reason="{kind.reason}"}}'
+    before_bytes, seen, counted = resident_bytes(gateway.pid), len(witness.events), gateway.metric(ended)
     with Crowd(port, kind, ATTACKERS, addresses=addresses, token=KEY) as crowd:
         for number in range(EVENTS):
             publisher.publish("orders.1.noted", number)
             crowd.go_on()
-        assert health(gateway) == 200
+        assert gateway.get("/healthz")[0] == 200
         assert [event[1] for event in witness.wait_for_events(seen + EVENTS)[seen:]] == list(range(EVENTS))
         most = max(descriptors(gateway.pid))
         grown_bytes = resident_bytes(gateway.pid) - before_bytes
@@ -103,24 +104,8 @@ def test_slow_http_clients_are_ended_and_nobody_else_notices(
     assert crowd.ended == ATTACKERS
     assert most < DESCRIPTORS - DESCRIPTORS // 16
     assert grown_bytes < GROWTH_BYTES
-    assert health(gateway) == 200
-    assert not kind.reason or ended(gateway, kind.reason) > counted
+    assert gateway.get("/healthz")[0] == 200
+    assert not kind.reason or gateway.metric(ended) > counted
     assert not witness.closed
     assert "Traceback" not in gateway.output
     assert 'event="cannot accept connections"' not in gateway.output
-
-
-def health(gateway: GatewayProcess) -> int:
-    """Return the status of the health page."""
-    with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S) as answer:
-        status: int = answer.status
-        return status
-
-
-def ended(gateway: GatewayProcess, reason: str) -> float:
-    """Return how many HTTP connections the gateway has ended for a reason."""
-    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=DEADLINE_S) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(f'headgate_http_ended_total{{reason="{reason}"}}'):
-                return float(line.split()[-1])
-    return 0.0

@@ -5,6 +5,7 @@ receipts, and gateways the newest offset that they know.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -45,7 +46,7 @@ def test_what_a_snapshot_takes_back_is_told_and_its_places_are_not_given_twice(
     redis.call("FLUSHALL")
     site.wait_until_followed()
     stayed, late = site.swarm(name="stayed").open(), Swarm(site.urls, 4, lambda index: ["load.#"], name="late").open()
-    try:
+    with closing(stayed), closing(late):
         with site.publishing() as publishing:
             publishing.wait_for(20)
             wait_until_had(late, publishing.history, *site.head())
@@ -78,9 +79,6 @@ def test_what_a_snapshot_takes_back_is_told_and_its_places_are_not_given_twice(
                 assert fate is (why_not if event in lost else Fate.IN_LOG), event
         assert len(lost) >= 130
         assert {tuple(gap.reason for gap in record.gaps()) for record in late.records} == {("rolled_back",)}
-    finally:
-        stayed.close()
-        late.close()
     what = f"Redis reverted with its memory, reported by a {reporter}"
     figures("F37", f"{what}: events lost unreported, receipts that `check` calls wrongly", 0, "", "0 (checked)")
 

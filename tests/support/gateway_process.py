@@ -139,6 +139,19 @@ class GatewayProcess:
         assert self._process is not None, "not started"
         return self._process.pid
 
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and text of one of its pages."""
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=STOP_DEADLINE_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """Return a number of its metrics, named with its labels as the page writes them; 0 where it is not there yet."""
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
     @property
     def output(self) -> str:
         """Everything that it has written so far, standard output and error in one (the last MAX_LINES lines)."""
@@ -214,12 +227,10 @@ class GatewayProcess:
             if self._process is None or self._process.poll() is not None:
                 raise self._failure("ended before it was healthy")
             try:
-                with urllib.request.urlopen(f"{self.url}/healthz", timeout=10) as response:
-                    if response.status == 200:
-                        return
-                    answer = str(response.status)
-            except urllib.error.HTTPError as error:
-                answer = f"{error.code} {error.read(500)!r}"
+                status, text = self.get("/healthz")
+                if status == 200:
+                    return
+                answer = f"{status} {text[:500]!r}"
             except OSError as error:
                 answer = str(error)
             time.sleep(POLL_S)

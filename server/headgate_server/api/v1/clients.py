@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.auth.regrants import DEFAULT_REGRANTED_S, MAX_PATTERNS, MAX_REGRANTED_S
 from headgate.auth.revocation import MAX_REVOKED_S, MAX_TOKEN_ID_CHARACTERS, revoke
@@ -105,7 +104,7 @@ def disconnect_client(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_cli
     user.
     """
     session = _session(call)
-    reached = call.clients.disconnect(session=session, reason=reason, by=_by(call), within=call.reach)
+    reached = call.clients.disconnect(session=session, reason=reason, by=call.by, within=call.reach)
     if not reached.count and not reached.silent:
         raise not_found("session", session)
     return reached
@@ -128,14 +127,14 @@ def send_to_client(call: Call) -> Sent:
         raise BodyFault([(field, error)]) from error
     if not taken:
         _client(call)  # 404 if no gateway has the session
-    audit.acted("event sent to a client", by=_by(call), session=session, topic=event.topic)
+    audit.acted("event sent to a client", by=call.by, session=session, topic=event.topic)
     return Sent(taken)
 
 
 @operation("DELETE /users/{user}/clients", "clients:write", problems=(404,), cost=Cost.CLIENTS)
 def disconnect_user(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_clients.Reached:
     """Disconnect all clients of a user."""
-    reached = call.clients.disconnect(user=_user(call), reason=reason, by=_by(call), within=call.reach)
+    reached = call.clients.disconnect(user=_user(call), reason=reason, by=call.by, within=call.reach)
     call.charge(reached.count)
     return reached
 
@@ -173,7 +172,7 @@ def regrant_user(call: Call) -> all_clients.Reached:
     user = _user(call)
     call.need_every_namespace()
     try:
-        reached = call.clients.regrant(user, subscribe=wanted.subscribe, publish=wanted.publish, for_s=wanted.for_s, by=_by(call))
+        reached = call.clients.regrant(user, subscribe=wanted.subscribe, publish=wanted.publish, for_s=wanted.for_s, by=call.by)
     except HeadgateError as error:
         if error.code != "invalid_pattern":
             raise
@@ -196,12 +195,8 @@ def _client(call: Call) -> all_clients.ConnectedClient:
 def _revoke(call: Call, kind: str, name: str, for_s: int) -> Revocation:
     call.need_every_namespace()
     revoke(call.redis, user=name if kind == "user" else None, token_id=name if kind == "token" else None, for_s=for_s)
-    audit.revoked(kind=kind, name=name, for_s=for_s, by=_by(call))
+    audit.revoked(kind=kind, name=name, for_s=for_s, by=call.by)
     return Revocation(for_s)
-
-
-def _by(call: Call) -> str:
-    return shown_name(call.identity.user)
 
 
 def _session(call: Call) -> str:

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters, Letter
 from headgate.consumers.work.groups import Groups, GroupStatus
@@ -114,7 +113,7 @@ def remove_consumer(call_: Call) -> Removed:
         waiting, dead = groups.remove(name)
     except InvalidRequest as error:
         raise HttpRefusal(409, error.message, reason=error.message) from error
-    audit.acted("consumer removed", by=shown_name(call_.identity.user), namespace=call_.namespace, consumer=name)
+    audit.acted("consumer removed", by=call_.by, namespace=call_.namespace, consumer=name)
     return Removed(waiting, dead)
 
 
@@ -188,8 +187,7 @@ def _named(call_: Call) -> list[str] | None:
 
 def _done(call_: Call, action: str, count: int) -> LettersDone:
     call_.charge(count)
-    by = shown_name(call_.identity.user)
-    audit.acted(action, by=by, namespace=call_.namespace, consumer=call_.path["name"], count=count)
+    audit.acted(action, by=call_.by, namespace=call_.namespace, consumer=call_.path["name"], count=count)
     return LettersDone(count)
 
 

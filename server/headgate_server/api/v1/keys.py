@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, Key, check_key_id, new_key, shown_name
+from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, Key, check_key_id, new_key
 from headgate.auth.api_keys import revoke_key as revoke_api_key
 from headgate.auth.audit import audit
 from headgate.auth.identity import EVERY
@@ -68,7 +68,6 @@ def make_key(call: Call) -> MadeKey:
     A key can only make keys with at most its own rights, for its own namespaces.
     """
     wanted: KeyWanted = call.body
-    by = shown_name(call.identity.user)
     namespaces = wanted.namespaces or _own(call)
     ttl_s = wanted.ttl_s
     try:
@@ -81,11 +80,11 @@ def make_key(call: Call) -> MadeKey:
     if left_s is not None and (ttl_s is None or ttl_s > left_s):
         raise BodyFault([("/ttl_s", InvalidRequest(f"expected at most {left_s}: the key that makes it ends then"))])
     try:
-        made = new_key(wanted.name, wanted.scopes, namespaces=namespaces, ttl_s=ttl_s, by=by, time_s=call.services.time_s)
+        made = new_key(wanted.name, wanted.scopes, namespaces=namespaces, ttl_s=ttl_s, by=call.by, time_s=call.services.time_s)
     except HeadgateError as error:
         raise BodyFault([("/name", error)]) from error
     api_keys.add(call.redis, made.stored)
-    audit.acted("key made", by=by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
+    audit.acted("key made", by=call.by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
     return MadeKey(made.text, Key.of(made.stored))
 
 
@@ -109,7 +108,7 @@ def revoke_key(call: Call) -> None:
     call.need_namespaces(was.namespaces or ())
     if revoke_api_key(call.redis, was.id) is None:
         raise not_found("key", key_id[:20])
-    audit.acted("key revoked", by=shown_name(call.identity.user), key=was.id, name=was.name)
+    audit.acted("key revoked", by=call.by, key=was.id, name=was.name)
 
 
 def _own(call: Call) -> list[str]:

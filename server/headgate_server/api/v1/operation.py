@@ -18,6 +18,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from headgate.auth.api_keys import shown_name
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import PLAIN, WITH_PATTERN
 from headgate.events.event import ID_CHARACTERS, MAX_ID_LENGTH
@@ -107,6 +108,11 @@ class Call:
     need_namespaces: Callable[[Iterable[str]], None]
     charge: Callable[[int], None]
     lane: Lane
+
+    @property
+    def by(self) -> str:
+        """The caller, for the audit log."""
+        return shown_name(self.identity.user)
 
     @property
     def redis(self) -> Client:

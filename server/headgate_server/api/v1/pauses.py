@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.errors import HeadgateError
 from headgate.redis import pauses
@@ -63,7 +62,7 @@ def pause(call: Call) -> Pause:
     """
     what, wanted = _member(call), call.body
     pauses.pause(call.redis, what, wanted.for_s)
-    audit.acted("paused", by=shown_name(call.identity.user), what=what, for_s=wanted.for_s)
+    audit.acted("paused", by=call.by, what=what, for_s=wanted.for_s)
     return Pause(what, wanted.for_s)
 
 
@@ -73,7 +72,7 @@ def resume(call: Call) -> None:
     what = _member(call)
     if not pauses.resume(call.redis, what):
         raise not_found("pause", what)
-    audit.acted("resumed", by=shown_name(call.identity.user), what=what)
+    audit.acted("resumed", by=call.by, what=what)
 
 
 def _member(call: Call) -> str:

@@ -29,9 +29,10 @@ from headgate_server.api.v1.table import OPERATIONS, openapi
 
 
 def test_the_document_is_served_to_anyone(dev: FlaskClient) -> None:
-    """As it was made."""
+    """As it was made, with the address of its gateway for tools that read it."""
     answer = dev.get("/api/v1/openapi.json")
     assert (answer.status_code, answer.get_json()) == (200, openapi())
+    assert openapi()["servers"] == [{"url": "/", "description": "The gateway that this document is from."}]
 
 
 def test_others_have_a_turn_between_two_rows_of_the_document() -> None:
@@ -82,11 +83,6 @@ def test_an_operation_says_what_it_needs() -> None:
     assert paths["/api/v1/health"]["get"]["security"] == []
     assert "Needs `publish:PATTERN`" in paths["/api/v1/events"]["post"]["description"]
     assert "Needs `keys:write`" in paths["/api/v1/keys/{key}"]["delete"]["description"]
-
-
-def test_the_document_names_its_server() -> None:
-    """Tools that read it know the address of its gateway."""
-    assert openapi()["servers"] == [{"url": "/", "description": "The gateway that this document is from."}]
 
 
 # -- limits and formats that the document and the code both have ---------------------------------------------------

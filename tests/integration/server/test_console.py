@@ -6,9 +6,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from headgate.auth.api_keys import new_key
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
-from headgate.redis import loads
+from headgate.redis import api_keys, loads
 from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import group_in_log, log_key
@@ -55,6 +56,15 @@ def test_a_gateway_on_another_server_is_named_with_what_to_do(console: FlaskClie
     (found,) = told(console, "redis")["elsewhere"]
     assert found["text"] == "gateway web-1/7: its events come from another Redis server than this one"
     assert "restart it" in found["remedy"]
+
+
+def test_keys_are_listed_without_what_proves_them(console: FlaskClient, redis_client: Client) -> None:
+    """Neither the secret nor its hash."""
+    made = new_key("shop", ["clients"], ttl_s=60)
+    api_keys.add(redis_client, made.stored)
+    (shown,) = told(console, "keys")["keys"]
+    assert (shown["id"], shown["scopes"], shown["expires_s"]) == (made.stored.id, ["clients"], made.stored.expires_s)
+    assert not {made.text.rpartition("_")[2], made.stored.sha256} & set(map(str, shown.values()))
 
 
 def test_topics_of_the_newest_events_come_without_their_data(console: FlaskClient, publisher: Publisher) -> None:

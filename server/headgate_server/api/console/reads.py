@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, g, request
 
+from headgate.auth.api_keys import Key
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.groups import check_consumer
 from headgate.diagnosis.redis_state import check_gateways
@@ -73,10 +74,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> Non
     @routes.get("/api/keys")
     def keys() -> Response:
         with services.lent_redis() as client:
-            rows = [
-                {name: value for name, value in msgspec.structs.asdict(each).items() if name != "sha256"}
-                for each in find_all(client)
-            ]
+            rows = [{**msgspec.structs.asdict(Key.of(each)), "expires_s": each.expires_s} for each in find_all(client)]
         return _json({"keys": rows})
 
     @routes.get("/api/letters")

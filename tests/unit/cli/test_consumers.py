@@ -55,15 +55,6 @@ def test_a_check_of_the_file_alone_names_each_consumer_or_fault(tmp_path: Path) 
 PIECE = Task("e" * 16, 7, "orders.7.paid", "id7", 1000, b'{"a": "\x1b"}', "ana@example.com")
 
 
-@pytest.mark.parametrize("command", ["retry", "drop"])
-@pytest.mark.parametrize("arguments", [(), ("1-0", "--all")])
-def test_a_command_on_letters_takes_ids_or_all(command: str, arguments: tuple[str, ...]) -> None:
-    """Neither and both are wrong usage, before anything is touched."""
-    result = CliRunner().invoke(main, ["dead-letters", command, "mail", *arguments, "--redis", "redis://127.0.0.1:1"])
-    assert result.exit_code == 2
-    assert "expected one or more IDs, or --all" in result.stderr
-
-
 def test_a_letter_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """When, why, where in the log, and the reason, of which no control character gets through."""
     _print_letter(DeadLetter("5-0", 1_700_000_000_000, "rejected", "it is \x1b[2Jbad", PIECE))

@@ -5,24 +5,13 @@ import shlex
 from datetime import datetime
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cli.events import _as_json_text
 from headgate.cli.log import _print_event
-from headgate.cli.main import main
 from headgate.events.event import Event
 from tests.support.command_line import running
-
-NOWHERE = ("--redis", "redis://127.0.0.1:1")
-
-
-def test_tail_refuses_a_word_that_is_no_pattern() -> None:
-    """Before connecting anywhere."""
-    result = CliRunner().invoke(main, ["tail", "orders.a*", *NOWHERE])
-    assert result.exit_code == 1
-    assert "invalid pattern 'orders.a*'" in result.stderr
 
 
 @given(st.text(max_size=40))

@@ -14,6 +14,7 @@ FAULTS = [
     ("consume --dry-run --since 0", 2, "0 is not in the range"),
     ("consume --listen 9100", 2, "expected HOST:PORT"),
     ("consume --listen 127.0.0.1:x", 2, "expected HOST:PORT"),
+    *((f"dead-letters {what}", 2, "expected one or more IDs, or --all") for what in ("retry mail", "drop mail 1-0 --all")),
     *((f"doctor --url '{url}'", 2, "Invalid value for '--url': ") for url in NO_URLS),
     ("keys create billing", 2, "Missing option '--scope'"),
     ("keys create billing --scope everything", 1, "a scope 'everything'; expected one of publish:PATTERN"),
@@ -47,6 +48,7 @@ FAULTS = [
     ("revoke --user ana --for soon", 2, "Invalid value for --for: 'soon' is not a time"),
     ("revoke", 1, "either a user or a token id"),
     ("revoke --user a --token-id b", 1, "either a user or a token id"),
+    ("tail orders.a*", 1, "invalid pattern 'orders.a*'"),
     ("token", 2, "Missing option '--user'"),
     *((f"{line} nan", 2, "nan is no number of seconds") for line in ("doctor --idle", "doctor --timeout", "status --every")),
     *((f"token --user ana --ttl {ttl}", 2, f"Invalid value for --ttl: {ttl}: expected 1 s to 3660d") for ttl in ("0", "3661d")),
@@ -55,6 +57,8 @@ FAULTS = [
     ("types --dataclasses", 2, "No such option"),
     ("types --check", 2, "--check goes with --out FILE"),
     ("types x", 2, "unexpected extra argument"),
+    ("who-can a..b", 1, "invalid pattern 'a..b'"),
+    ("who-can a --namespace elsewhere", 1, "unknown namespace 'elsewhere'"),
 ]
 
 

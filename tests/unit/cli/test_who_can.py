@@ -121,21 +121,9 @@ def test_what_only_a_login_shows_is_said(redis: SmallRedis) -> None:
     assert "authenticator decides at each login" in result.stderr
 
 
-def test_a_name_cannot_write_on_the_terminal(redis: SmallRedis) -> None:
-    """It comes from Redis, where others may write."""
-    store(redis.client(), "e\x1b[31mve", ("a",), (), 60)
-    assert "regrant: e\\u001b[31mve: all of it through a" in run("a").stdout
-
-
 def test_it_works_without_a_file_and_without_consumers(redis: SmallRedis, tmp_path: Path) -> None:
     """The environment has the settings then."""
     (tmp_path / "headgate.toml").write_text('[settings]\nanonymous_subscribe = "a"\n')
     assert seers("a") == [("anonymous", "anyone without a token", ["a"], "all")]
     (tmp_path / "headgate.toml").unlink()
     assert seers("a", HEADGATE_ANONYMOUS_SUBSCRIBE="a") == [("anonymous", "anyone without a token", ["a"], "all")]
-
-
-def test_what_is_no_pattern_is_refused(redis: SmallRedis) -> None:
-    """And a namespace that no gateway serves."""
-    assert run("a..b").exit_code == 1
-    assert run("a", "--namespace", "elsewhere").exit_code == 1

@@ -13,8 +13,11 @@ from headgate.errors import HeadgateError
 from headgate.events.event import Event
 
 if TYPE_CHECKING:
+    from headgate.auth.identity import Authenticator
     from headgate.redis.inbox import InboxPage
+    from headgate.services.clients import ClientsPage, ConnectedClient, Reached
     from headgate.services.publisher import PresencePage, Receipt
+    from headgate.settings.settings import Settings
 
 
 class Gate(Protocol):
@@ -45,6 +48,28 @@ class Gate(Protocol):
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> PresencePage: ...
     def ready(self) -> Mapping[str, object]: ...
+
+
+class ConsoleGate(Gate, Protocol):
+    """Also what the console uses: admission, and the clients of all gateways. `settings` are those in force after a reload."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def has_authenticator(self) -> bool: ...
+    def admit_console(self, admit: Authenticator) -> None: ...
+    def check_revoked(self, identity: Identity) -> None: ...
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> int: ...
+    def clients(
+        self,
+        namespace: str | None = None,
+        user: str | None = None,
+        sort: str = "trouble",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> ClientsPage: ...
+    def client(self, session: str) -> ConnectedClient | None: ...
+    def disconnect(self, *, session: str | None = None, user: str | None = None, reason: str = "", by: str = "") -> Reached: ...
 
 
 class PeerWorkers(Protocol):

@@ -16,7 +16,7 @@ from headgate.redis.keys import group_in_log, log_key
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate_server.api.console import add_console
-from headgate_server.api.console.topics import MAX_EVENTS
+from headgate_server.api.console.reads import MAX_TOPICS
 from headgate_server.api.v1.services import SCAN_EVERY_S, Consumers
 from tests.support.console_gate import ConsoleGate
 from tests.support.registered import write_row
@@ -75,9 +75,9 @@ def test_topics_of_the_newest_events_come_without_their_data(console: FlaskClien
     assert told(console, "topics")["events"] == [[4, "orders.2.shipped", 4], *([nth, "orders.1.created", 7] for nth in (3, 2, 1))]
     assert told(console, "topics?after=3")["events"] == [[4, "orders.2.shipped", 4]]
     assert told(console, "topics?after=4")["events"] == []
-    publisher.publish_many([("many", nth) for nth in range(MAX_EVENTS + 50)])
+    publisher.publish_many([("many", nth) for nth in range(MAX_TOPICS + 50)])
     events = told(console, "topics?after=4")["events"]
-    assert [offset for offset, _, _ in events] == list(range(MAX_EVENTS + 54, 54, -1))
+    assert [offset for offset, _, _ in events] == list(range(MAX_TOPICS + 54, 54, -1))
     assert console.get("/console/api/topics?after=-1").status_code == 400
 
 

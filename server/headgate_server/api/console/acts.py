@@ -23,11 +23,11 @@ from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthoriz
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
 from headgate.redis import api_keys
+from headgate_server.api.gate import ConsoleGate
 from headgate_server.api.v1.dispatch import json_object
 from headgate_server.api.v1.services import Services
 
 from .access import COOKIE, Access
-from .gate import ConsoleGate
 
 Body = Mapping[str, Any]
 # Default and maximum lifetime of a key from here.

@@ -22,12 +22,12 @@ from headgate.settings.settings import Settings
 from headgate.transport.peer_address import forwarded_scheme
 from headgate_server.api.console.built_files import built_files
 from headgate_server.api.error_pages import refusal
+from headgate_server.api.gate import ConsoleGate
 from headgate_server.api.security_headers import add_security_headers
 from headgate_server.api.v1.services import Services
 
 from .access import COOKIE, SESSION_S, Access, Operator, check_own_page
 from .acts import act_routes
-from .gate import ConsoleGate
 from .reads import read_routes
 
 # The title of each view of the page, by its path segment.

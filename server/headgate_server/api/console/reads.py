@@ -1,4 +1,4 @@
-"""The console's reads over HTTP, for Redis, consumers, dead letters, schemas, presence and traces.
+"""The console's reads over HTTP, for Redis, topics, consumers, dead letters, schemas, presence and traces.
 
 In: GET requests of an operator. Out: JSON. Each asks Redis over its own connection for a bounded amount. A page repeats it
 every few seconds at most, and only while its view is open. An unavailable part has its reason, and the rest is complete.
@@ -23,20 +23,34 @@ from headgate.events.topic import check_topic
 from headgate.redis.api_keys import find_all
 from headgate.redis.client import Client, call, primaries
 from headgate.redis.connections import address_of
+from headgate.redis.keys import log_key
 from headgate.redis.server_advice import advise
 from headgate.services.schemas.documents import Documents, read_folder
 from headgate.services.schemas.registry import read_registry
 from headgate.settings.settings import Settings
+from headgate_server.api.gate import ConsoleGate
 from headgate_server.api.v1.services import Services
-
-from .gate import ConsoleGate
-from .topics import newest_topics
 
 LETTERS = 50
 CLIENTS = 50
 MAX_MEMBERS = 500
 # The part of a dead letter's data or a schema that a page shows.
 MAX_SHOWN_BYTES = 64 * 1024
+# Topics of the newest events. Redis extracts them, so many per call, so that no data travels and no call blocks it for long.
+MAX_TOPICS = 500
+TOPICS_PART = 100
+_TOPICS = """\
+local rows = {}
+for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])) do
+  local topic, size = '', 0
+  for at = 1, #entry[2], 2 do
+    if entry[2][at] == 'topic' then topic = entry[2][at + 1] end
+    if entry[2][at] == 'data' then size = #entry[2][at + 1] end
+  end
+  rows[#rows + 1] = {entry[1], topic, size}
+end
+return rows
+"""
 
 
 def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> None:
@@ -69,7 +83,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> Non
     @routes.get("/api/topics")
     def topics() -> Response:
         with services.lent_redis() as client:
-            return _json(newest_topics(client, namespace(), request.args.get("after", "")))
+            return _json(_newest_topics(client, namespace(), request.args.get("after", "")))
 
     @routes.get("/api/keys")
     def keys() -> Response:
@@ -129,6 +143,21 @@ def _server(server: Any) -> dict[str, Any]:
     )
     shown = {name: info.get(name) for name in names}
     return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(info)], **shown}
+
+
+def _newest_topics(client: Client, namespace: str, after: str) -> dict[str, Any]:
+    """Return `{events: [[offset, topic, bytes]…]}` of the newest events above an offset, newest first, without their data."""
+    if after and not (after.isascii() and after.isdigit() and len(after) < 17):
+        raise InvalidRequest("after: expected an offset")
+    oldest, newest = f"({after}-0" if after else "-", "+"
+    topics: list[tuple[int, str, int]] = []
+    while len(topics) < MAX_TOPICS:
+        part = call(client, "EVAL_RO", _TOPICS, 1, log_key(namespace), newest, oldest, TOPICS_PART)
+        topics += [(int(entry.partition(b"-")[0]), topic.decode("utf-8", "replace"), int(size)) for entry, topic, size in part]
+        if len(part) < TOPICS_PART:
+            break
+        newest = f"({topics[-1][0]}-0"
+    return {"events": topics}
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Socket.IO 5 with the real socket.io-client, over each transport; and order across an upgrade, which only a socket can show.
+"""Socket.IO 5 with the real socket.io-client, over each transport.
 
 tests/unit/socketio/test_sessions.py has the rules, packet by packet.
 """
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.transport.clients import Polling, WebSocket, closing
 from tests.integration.transport.server_process import ROOT, ServerProcess, StartServer
 
 NODE = shutil.which("node") or "node"
@@ -49,27 +48,3 @@ def test_the_real_client_does_everything(server: ServerProcess, transports: list
         "goodbye": True,
         "reason": "io server disconnect",
     }
-
-
-def test_events_keep_their_order_across_an_upgrade_under_load(start_server: StartServer) -> None:
-    """2,000 events while the client polls, probes and moves, each once, in order."""
-    server = start_server(queue_frames=4000)
-    session = Polling(server.port)
-    session.join()
-    received = [packet for packet in session.packets() if '"event"' in packet]
-    server.debug("emit", count=500)
-    received += session.packets()
-    client = WebSocket(server.port, sid=session.sid)
-    with closing(client):
-        client.send("2probe")
-        server.debug("emit", count=500, first=500)
-        assert client.receive() == "3probe"
-        server.debug("emit", count=500, first=1000)
-        last = [packet for packet in session.packets() if packet != "6"]
-        client.send("5")
-        server.debug("emit", count=500, first=1500)
-        received += last
-        while len(received) < 2000:
-            received.append(client.text())
-
-    assert [json.loads(packet[2:])[1] for packet in received] == list(range(2000))

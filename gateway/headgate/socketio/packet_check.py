@@ -11,6 +11,8 @@ import re
 
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT, Packet
 
+from headgate.transport import socketio_packet
+
 # For one binary event. python-socketio would accept as many as the packet announces.
 MAX_ATTACHMENTS = 1024
 # python-socketio inserts attachments by recursion.
@@ -29,32 +31,20 @@ def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> st
         return "namespace that is no text"
     if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
         return "id that is no whole number"
-    if kind == CONNECT:
-        return None  # its data is the application's to judge
-    if kind == DISCONNECT:
-        return None if data is None else "DISCONNECT with data"
-    if kind not in (EVENT, ACK, BINARY_EVENT, BINARY_ACK):
-        return "unknown packet type"
-    if not in_namespace:
+    is_binary = kind in (BINARY_EVENT, BINARY_ACK)
+    if not in_namespace and kind in (EVENT, ACK, BINARY_EVENT, BINARY_ACK):
         return "packet before CONNECT"
-    if not isinstance(data, list):
-        return "packet without an argument list"
-    if kind in (EVENT, BINARY_EVENT):
-        # A name may be a number, as in the reference implementation.
-        if not data or not (isinstance(data[0], str) or type(data[0]) in (int, float)):
-            return "event without a valid name"
-    elif not id_:
-        return "acknowledgement without the id of an event"
-    if kind in (BINARY_EVENT, BINARY_ACK):
-        if not has_attachments:
-            return "packet with attachments, of which this server's packets have none"
-        if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
-            return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
-        if not _placeholders_valid(data, packet.attachment_count):
-            return "placeholder without an attachment"
-    elif packet.attachment_count:
-        return "attachments on a text packet"
-    return None
+    # A name may be a number, as in the reference implementation.
+    fault = socketio_packet.fault_of(kind - BINARY_EVENT + EVENT if is_binary else kind, id_, data, may_name_numbers=True)
+    if fault is not None or kind in (CONNECT, DISCONNECT):
+        return fault
+    if not is_binary:
+        return "attachments on a text packet" if packet.attachment_count else None
+    if not has_attachments:
+        return "packet with attachments, of which this server's packets have none"
+    if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
+        return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
+    return None if _placeholders_valid(data, packet.attachment_count) else "placeholder without an attachment"
 
 
 def refuse_not_json(text: str, namespace: str = "/") -> None:

@@ -39,7 +39,10 @@ def read_packet(text: str) -> Packet:
     kind, path = int(parts[1]), (parts[3] or "/").partition("?")[0]
     packet_id = None if parts[4] is None else int(parts[4])
     data = _read_json(parts[5]) if parts[5] else None
-    if fault := _fault(kind, packet_id, data, is_binary=bool(int(parts[2] or 0))):
+    fault = "binary packets are not accepted" if kind in _BINARY else fault_of(kind, packet_id, data)
+    if fault is None and kind in (EVENT, ACK) and int(parts[2] or 0):
+        fault = "attachments on a text packet"
+    if fault is not None:
         raise ValueError(fault)
     return Packet(kind, path, packet_id, data)
 
@@ -65,20 +68,18 @@ def _read_json(text: str) -> object:
             raise ValueError("malformed packet: its data is no JSON") from error
 
 
-def _fault(kind: int, packet_id: int | None, data: object, *, is_binary: bool) -> str | None:
-    """Return the fault of a packet with these parts, if any."""
+def fault_of(kind: int, packet_id: int | None, data: object, *, may_name_numbers: bool = False) -> str | None:
+    """Return the fault of a text packet with these parts, if any. The name of an event is a text, or a number if it may be."""
     if kind == CONNECT:
         return None  # its data is the application's to judge
     if kind == DISCONNECT:
         return None if data is None else "DISCONNECT with data"
-    if kind in _BINARY:
-        return "binary packets are not accepted"
     if kind not in (EVENT, ACK):
         return "unknown packet type"
     if not isinstance(data, list):
         return "packet without an argument list"
-    if kind == EVENT and not (data and isinstance(data[0], str)):
-        return "event without a valid name"
-    if kind == ACK and not packet_id:
-        return "acknowledgement without the id of an event"
-    return "attachments on a text packet" if is_binary else None
+    if kind == ACK:
+        return None if packet_id else "acknowledgement without the id of an event"
+    name = data[0] if data else None
+    is_named = isinstance(name, str) or (may_name_numbers and type(name) in (int, float))
+    return None if is_named else "event without a valid name"

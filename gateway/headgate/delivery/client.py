@@ -297,9 +297,9 @@ class Client:
         offset = frame.offset or 0
         return any(offset > self.starts.get(pattern, self.base) for pattern, _ in self.subscriptions.reached(frame.topic or ""))
 
-    def subscribed_to(self, frame: Frame) -> bool:
-        """Whether a subscription matches an event of the log."""
-        return bool(self.subscriptions.reached(frame.topic or ""))
+    def subscribed_to(self, topic: str) -> bool:
+        """Whether a subscription matches a topic."""
+        return bool(self.subscriptions.reached(topic))
 
     def take_chunk(self, frames: Sequence[Frame], last: int) -> bool:
         """Send consecutive frames of the log; return False without room for all. `position` is where it stopped."""

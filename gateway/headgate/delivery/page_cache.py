@@ -109,12 +109,14 @@ class Page:
         """The oldest offset of the page that the log still held."""
         return next(iter(self.frames))
 
-    def chunks(self, patterns: tuple[str, ...], wanted: Callable[[Frame], bool]) -> list[Chunk]:
-        """Return the chunks for all clients with these patterns, in order. `wanted`: whether one of them matches an event."""
+    def chunks(self, patterns: tuple[str, ...], wanted: Callable[[str], bool]) -> list[Chunk]:
+        """Return the chunks for all clients with these patterns, in order. `wanted`: whether one of them matches a topic."""
         if self.lacks(patterns):
             return [Chunk(self.first, self.last)]
         if (selection := self.selections.get(patterns)) is None:
-            selection = self.selections[patterns] = self.chunks_of(_once_for_a_topic(wanted))
+            topics = {frame.topic or "" for frame in self.frames.values() if frame is not None}
+            chosen = {topic for topic in topics if wanted(topic)}
+            selection = self.selections[patterns] = self.chunks_of(lambda frame: frame.topic in chosen)
             self.size += _size_of_selection(selection)
             if len(self.selections) > MAX_SELECTIONS:
                 self.size -= _size_of_selection(self.selections.popitem(last=False)[1])
@@ -162,17 +164,6 @@ def _heads_of(patterns: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the first two words of each pattern; None if there is a wildcard in any."""
     heads = tuple(_head_of(pattern) for pattern in patterns)
     return None if any("*" in head or "#" in head for head in heads) else heads
-
-
-def _once_for_a_topic(wanted: Callable[[Frame], bool]) -> Callable[[Frame], bool]:
-    known: dict[str | None, bool] = {}
-
-    def of_its_topic(frame: Frame) -> bool:
-        if (chosen := known.get(frame.topic)) is None:
-            chosen = known[frame.topic] = wanted(frame)
-        return chosen
-
-    return of_its_topic
 
 
 def _size_of(frame: Frame | None) -> int:

@@ -119,7 +119,7 @@ class Tallies:
         for begin in range(0, len(known), _STRIDE):
             fresh = []
             for tally in known[begin : begin + _STRIDE]:
-                now = _counted(tally)
+                now = values(tally)
                 if self._reported.get(tally) != now and tally.offset in self._by_epoch.get(tally.epoch, ()):
                     self._reported[tally] = now
                     fresh.append(tally)
@@ -213,4 +213,3 @@ class Traced:
 NAMES = ("matched", "written", "queued", "kept", "discarded", "conflated", "left_to_log", "gone", "from_log")
 # The counts of a tally, in the order of NAMES.
 values: Callable[[Tally], tuple[int, ...]] = attrgetter(*NAMES)
-_counted = attrgetter("matched", "queued", "kept", "discarded", "conflated", "left_to_log", "gone", "from_log")

@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.delivery.bus.globs import ChannelCounts, GlobSet, matcher
+from headgate.delivery.bus.globs import GlobSet, SourceCounts, matcher
 from tests.support.steps import steps_during
 
 PREFIX = b"hg:{n}:"
@@ -45,7 +45,7 @@ def test_a_set_of_globs_covers_what_lies_in_one_of_them(steps: list[tuple[bool, 
 @given(st.lists(st.tuples(st.booleans(), texts), max_size=40), globs)
 def test_the_channels_in_a_glob_are_found_each_once(steps: list[tuple[bool, bytes]], glob: bytes) -> None:
     """However short they are, and however often each is counted."""
-    channels, model = ChannelCounts(len(PREFIX)), Counter[bytes]()
+    channels, model = SourceCounts(len(PREFIX)), Counter[bytes]()
     for add, name in steps:
         source = (b"subscribe", name)
         if add:
@@ -66,7 +66,7 @@ def test_the_channels_in_a_glob_are_found_each_once(steps: list[tuple[bool, byte
 
 def test_a_glob_is_held_against_few_of_many_channels() -> None:
     """A look at each of 20,000 would stop the loop for tens of milliseconds."""
-    channels = ChannelCounts(len(PREFIX))
+    channels = SourceCounts(len(PREFIX))
     for number in range(20_000):
         channels.add((b"subscribe", PREFIX + b"orders.%d" % number))
     for glob in (b"bills.*", b"*paid", b"*.paid", b"orders.*.paid", b"orderly.*.1x"):

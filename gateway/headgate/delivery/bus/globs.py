@@ -60,8 +60,8 @@ class GlobSet:
         return False
 
 
-class ChannelCounts:
-    """Counted channels of topics, grouped by the first and the last two bytes of their topics, so that `inside` searches few."""
+class SourceCounts:
+    """Counted channels, or globs, grouped by the first and the last two bytes of their topics, so that `inside` searches few."""
 
     # By bytes there are a few thousand groups at most, and by words there may be one for each channel.
     __slots__ = ("_by_start", "_prefix_bytes", "count")
@@ -71,33 +71,33 @@ class ChannelCounts:
         self._by_start: dict[bytes, dict[bytes, dict[Source, int]]] = {}
         self.count = 0
 
-    def __contains__(self, channel: Source) -> bool:
-        start, end = self._edges(channel)
-        return channel in self._by_start.get(start, {}).get(end, ())
+    def __contains__(self, source: Source) -> bool:
+        start, end = self._edges(source)
+        return source in self._by_start.get(start, {}).get(end, ())
 
     def __iter__(self) -> Iterator[Source]:
         for by_end in self._by_start.values():
-            for channels in by_end.values():
-                yield from channels
+            for sources in by_end.values():
+                yield from sources
 
-    def add(self, channel: Source) -> bool:
-        """Count a channel once more; return whether it is new."""
-        start, end = self._edges(channel)
-        channels = self._by_start.setdefault(start, {}).setdefault(end, {})
-        count = channels[channel] = channels.get(channel, 0) + 1
+    def add(self, source: Source) -> bool:
+        """Count a source once more; return whether it is new."""
+        start, end = self._edges(source)
+        sources = self._by_start.setdefault(start, {}).setdefault(end, {})
+        count = sources[source] = sources.get(source, 0) + 1
         self.count += count == 1
         return count == 1
 
-    def remove(self, channel: Source) -> bool:
-        """Count a present channel once less; return whether it has gone."""
-        start, end = self._edges(channel)
+    def remove(self, source: Source) -> bool:
+        """Count a present source once less; return whether it has gone."""
+        start, end = self._edges(source)
         by_end = self._by_start[start]
-        channels = by_end[end]
-        channels[channel] -= 1
-        if channels[channel]:
+        sources = by_end[end]
+        sources[source] -= 1
+        if sources[source]:
             return False
-        del channels[channel]
-        if not channels:
+        del sources[source]
+        if not sources:
             del by_end[end]
             if not by_end:
                 del self._by_start[start]
@@ -109,18 +109,18 @@ class ChannelCounts:
         self.count = 0
 
     def inside(self, glob: bytes) -> Iterator[Source]:
-        """Yield the channels in a glob."""
+        """Yield the sources in a glob."""
         fits = matcher(glob).fullmatch
         start = glob[self._prefix_bytes : glob.index(b"*")][:2]
         end = glob[glob.rindex(b"*") + 1 :][-2:]
         for by_end in _fitting(self._by_start, start, bytes.startswith):
-            for channels in _fitting(by_end, end, bytes.endswith):
-                for channel in channels:
-                    if fits(channel[1]):
-                        yield channel
+            for sources in _fitting(by_end, end, bytes.endswith):
+                for source in sources:
+                    if fits(source[1]):
+                        yield source
 
-    def _edges(self, channel: Source) -> tuple[bytes, bytes]:
-        topic = channel[1][self._prefix_bytes :]
+    def _edges(self, source: Source) -> tuple[bytes, bytes]:
+        topic = source[1][self._prefix_bytes :]
         return topic[:2], topic[-2:]
 
 

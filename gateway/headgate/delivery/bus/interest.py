@@ -28,14 +28,14 @@ Rules.
 from __future__ import annotations
 
 import re
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from itertools import chain
 
 from headgate.events.topic import USERS, is_wildcard
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 
-from .globs import ChannelCounts, GlobSet, Source, matcher
+from .globs import GlobSet, Source, SourceCounts, matcher
 
 __all__ = ["Interest", "Source", "by_command", "sources"]
 
@@ -115,8 +115,7 @@ class Interest:
         self._holders: dict[str, int] = {}
         self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → its end
         self._sources_of: dict[str, tuple[Source, ...]] = {}
-        self._channels = ChannelCounts(len(prefix))
-        self._globs: Counter[Source] = Counter()
+        self._channels, self._globs = SourceCounts(len(prefix)), SourceCounts(len(prefix))
         self._target: set[Source] = set()
         self._broad: set[Source] = set()  # globs in the target
         self._cover = GlobSet()  # the reach of `_broad`
@@ -296,27 +295,13 @@ class Interest:
         """Return the name of a source's channel, or the glob of its channels."""
         return self._feed_reach if self._sharded and source in self._everything else source[1]
 
-    def _count(self, source: Source) -> bool:
-        """Count a source once more; return whether it is new."""
-        if not self._is_glob(source):
-            return self._channels.add(source)
-        self._globs[source] += 1
-        return self._globs[source] == 1
-
-    def _discount(self, source: Source) -> bool:
-        """Count a source once less; return whether it has gone."""
-        if not self._is_glob(source):
-            return self._channels.remove(source)
-        self._globs[source] -= 1
-        if self._globs[source]:
-            return False
-        del self._globs[source]
-        return True
+    def _counts(self, source: Source) -> SourceCounts:
+        return self._globs if self._is_glob(source) else self._channels
 
     def _note(self, pattern: str) -> list[Source]:
         """Find the sources of a pattern; return those that no other pattern needed."""
         needed = self._sources_of[pattern] = self._sources(pattern)
-        return [source for source in needed if self._count(source)]
+        return [source for source in needed if self._counts(source).add(source)]
 
     def _note_new(self, pattern: str) -> None:
         new = self._note(pattern)
@@ -334,7 +319,7 @@ class Interest:
                 self._want(source)
 
     def _forget(self, pattern: str) -> None:
-        gone = [source for source in self._sources_of.pop(pattern) if self._discount(source)]
+        gone = [source for source in self._sources_of.pop(pattern) if self._counts(source).remove(source)]
         if not gone or not self.attached or self._dirty:
             return
         if not self._everything.isdisjoint(gone) or self._limits_crossed():
@@ -349,11 +334,11 @@ class Interest:
     def _too_many(self) -> bool:
         # The number that led to the whole feed must halve before it leads back.
         share = 2 if self._everything <= self._target else 1
-        return len(self._globs) * share > MAX_GLOBS or self._channels.count * share > MAX_CHANNELS
+        return self._globs.count * share > MAX_GLOBS or self._channels.count * share > MAX_CHANNELS
 
     def _limits_crossed(self) -> bool:
         is_whole = self._everything <= self._target
-        return self._too_many() != is_whole and not self._only_whole and not self._everything <= self._globs.keys()
+        return self._too_many() != is_whole and not self._only_whole and not self._everything.issubset(self._globs)
 
     # -- the target, which should be requested ---------------------------------------------------------------------
 
@@ -387,11 +372,10 @@ class Interest:
     def _leave_glob(self, glob: Source) -> None:
         """Want no longer a glob, but what lies in it and in no other."""
         reach = glob[1]
-        inside = matcher(reach)
         self._broad.remove(glob)
         self._cover.remove(reach)
         self._unwant(glob)
-        freed = [other for other in self._globs if inside.fullmatch(other[1]) and not self._cover.covers(other[1])]
+        freed = [other for other in self._globs.inside(reach) if not self._cover.covers(other[1])]
         for other in self._broadest(freed):
             self._broad.add(other)
             self._cover.add(other[1])

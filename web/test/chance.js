@@ -10,3 +10,9 @@ export function randomFrom(seed) {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }
+
+/** Return a function that returns a whole number from 0 to below its argument. @param {number} seed */
+export function belowFrom(seed) {
+  const random = randomFrom(seed);
+  return (/** @type {number} */ most) => Math.floor(random() * most);
+}

@@ -13,7 +13,7 @@ const ME = "users.me.";
 export const isMine = (name) => name.startsWith(ME);
 
 /**
- * @param {{ acquire: (pattern: string, wishes: Wishes) => void, release: (pattern: string, wishes: Wishes) => boolean | undefined }} subscriptions
+ * @param {{ acquire: (pattern: string, wishes: Wishes) => void, release: (pattern: string, wishes: Wishes) => unknown }} subscriptions
  * @param {{ expect: (pattern: string, since: Since) => void, forget: (pattern: string) => unknown }} replays
  */
 export function createOwnTopics(subscriptions, replays) {

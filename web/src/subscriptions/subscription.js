@@ -76,12 +76,12 @@ export class Subscription extends Machine {
     this.#compare();
   }
 
-  /** A handler has left. Return whether others are left. @param {Wishes} wishes that it had */
+  /** A handler has left. Return the policy that the others want, if there are others. @param {Wishes} wishes that it had */
   leave(wishes) {
     this.#count(wishes, -1);
     if (!this.overflow) this.replays = [];
     this.#compare();
-    return Boolean(this.overflow);
+    return this.overflow;
   }
 
   /**

@@ -72,7 +72,12 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     },
 
     /** A pattern has lost a handler. Return whether it has others. @param {string} pattern @param {Wishes} wishes that it had */
-    release: (pattern, wishes) => all.get(pattern)?.leave(wishes),
+    release(pattern, wishes) {
+      const isWanted = all.get(pattern)?.leave(wishes);
+      // It may have been about to take a place.
+      if (!all.has(pattern)) retry(1);
+      return isWanted;
+    },
 
     /** Return the subscription of a pattern, if there is one. @param {string} pattern */
     find: (pattern) => all.get(pattern),

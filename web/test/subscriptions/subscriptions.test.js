@@ -1,6 +1,7 @@
 /** The subscriptions of a client, each a state machine. */
 import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
+import { belowFrom } from "../chance.js";
 import { createSubscriptions } from "../../src/subscriptions/subscriptions.js";
 
 describe("Subscriptions", () => {
@@ -204,6 +205,16 @@ describe("Subscriptions", () => {
       assert.deepEqual([stateOf("a.6"), stateOf("a.7"), reported.length], ["active", "active", 3]);
     });
 
+    it("asks for the next that waits when the one before it ends before its request", () => {
+      subscriptions.limit({ maxSubscriptions: 1 });
+      for (const pattern of patterns(3)) want(pattern);
+      for (const { answer } of sendAll()) answer();
+      leave("a.0");
+      for (const { answer } of sendAll().slice(0, 1)) answer();
+      leave("a.1");
+      assert.deepEqual(sendAll().map(({ pattern }) => pattern), ["a.2"]);
+    });
+
     it("says nothing of a limit when patterns take the places of others in one task", () => {
       subscriptions.limit({ maxSubscriptions: 3, maxWildcards: 1 });
       const [one, other] = [["a", "b", "c.*"], ["d", "e", "f.*"]];
@@ -255,11 +266,7 @@ describe("Subscriptions", () => {
   });
 
   it("never holds more than its limits over random sequences, and has all places taken in the end", () => {
-    let state = 11;
-    const random = (below) => {
-      state = (state * 1103515245 + 12345) % 2147483648;
-      return Math.floor((state / 2147483648) * below);
-    };
+    const random = belowFrom(11);
     const names = ["a", "b", "c", "d.*", "e.#", "f.*"];
     for (let round = 0; round < 500; round++) {
       subscriptions = createSubscriptions();
@@ -311,11 +318,7 @@ describe("Subscriptions", () => {
   });
 
   it("comes into step over random sequences, and the gateway ends with the wanted patterns and policies", () => {
-    let state = 7;
-    const random = (below) => {
-      state = (state * 1103515245 + 12345) % 2147483648;
-      return Math.floor((state / 2147483648) * below);
-    };
+    const random = belowFrom(7);
     for (let round = 0; round < 500; round++) {
       subscriptions = createSubscriptions();
       wishes.clear();

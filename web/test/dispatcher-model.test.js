@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Dispatcher } from "#headgate";
+import { belowFrom } from "./chance.js";
 
 const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 150);
 const NAMES = [
@@ -107,11 +108,7 @@ class Real extends Dispatcher {
 
 /** Run one random history on a dispatcher and return its handlers' events. */
 function history(bus, seed) {
-  let state = seed * 2654435761 + 1;
-  const below = (limit) => {
-    state = (Math.imul(state ^ (state >>> 15), 0x2c1b3c6d) + 0x9e3779b9) | 0;
-    return ((state ^ (state >>> 13)) >>> 0) % limit;
-  };
+  const below = belowFrom(seed);
   const pick = (choices) => choices[below(choices.length)];
   const log = [];
   let depth = 0;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it, mock } from "node:test";
 import Backbone from "backbone";
 import { Dispatcher } from "#headgate";
-import { randomFrom } from "./chance.js";
+import { belowFrom } from "./chance.js";
 
 /** Run one script on both and compare the calls: [label, this, arguments]. */
 function sideBySide(script) {
@@ -96,8 +96,8 @@ describe("Dispatcher as Backbone.Events", () => {
     const seed = 20_261_121;
     for (let round = 0; round < 300; round++) {
       const log = sideBySide(({ bus, fn, context, other }) => {
-        const random = randomFrom(seed + round);
-        const pick = (choices) => choices[Math.floor(random() * choices.length)];
+        const below = belowFrom(seed + round);
+        const pick = (choices) => choices[below(choices.length)];
         const peer = other("peer");
         const callbacks = ["f", "g", "h"].map((label) => fn(label));
         const contexts = [undefined, context("c"), context("d"), bus, peer];

@@ -3,7 +3,7 @@
  * and faults can fall is one history. Nothing here knows how the client works. It keeps a log with its lineage, answers as
  * docs/protocol.md says, and compares its log with the events that handlers saw and the reported gaps.
  */
-import { randomFrom } from "./chance.js";
+import { belowFrom } from "./chance.js";
 import { Listened, wired } from "./listened.js";
 
 const realImmediate = setImmediate;
@@ -22,10 +22,10 @@ export class World {
 
   constructor(seed) {
     this.seed = seed;
-    this.random = randomFrom(seed);
+    this.below = belowFrom(seed);
     this.gateway = new ModelGateway(this);
     this.#replace(performance, "now", () => this.nowMs);
-    this.#replace(Math, "random", () => this.random());
+    this.#replace(Math, "random", () => this.below(2 ** 32) / 2 ** 32);
     this.#replace(globalThis, "setTimeout", (act, delayMs = 0) => this.#later(this.#timers, { act, dueMs: this.nowMs + delayMs }));
     this.#replace(globalThis, "clearTimeout", (id) => this.#timers.delete(id));
     // A turn of the page, by either way in which a client can ask for one: as in Node, or as in a browser.
@@ -55,11 +55,6 @@ export class World {
     const id = this.#nextId++;
     where.set(id, what);
     return id;
-  }
-
-  /** @param {number} n a whole number below it */
-  below(n) {
-    return Math.floor(this.random() * n);
   }
 
   /** Give the page its turn. */

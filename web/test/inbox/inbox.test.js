@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { badgeTitle, createInbox } from "#headgate/inbox";
 import { checkOptions } from "../../src/language/options.js";
 import { Dispatcher, HeadgateError } from "#headgate";
-import { randomFrom } from "../chance.js";
+import { belowFrom } from "../chance.js";
 import { settle } from "../fake-gateway.js";
 import { heldOf } from "../forgotten.js";
 
@@ -560,8 +560,7 @@ describe("the inbox of a page", () => {
 
 /** @param {number} seed */
 async function history(seed) {
-  const random = randomFrom(seed);
-  const any = (/** @type {number} */ below) => Math.floor(random() * below);
+  const any = belowFrom(seed);
   const oracle = new Oracle();
   for (let count = any(6); count > 0; count--) oracle.add(`n${any(12)}`);
   const { gate, inbox, leave } = begin(oracle, { pageSize: 1 + any(4) });

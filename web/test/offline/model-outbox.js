@@ -6,7 +6,7 @@
 import { HeadgateError } from "../../src/index.js";
 import { checkOptions } from "../../src/language/options.js";
 import { checkRoom, heldAfter } from "../../src/offline/memory-store.js";
-import { randomFrom } from "../chance.js";
+import { belowFrom } from "../chance.js";
 
 /** As gateway/headgate/redis/log.lua has them. */
 const IDEMPOTENCY_MS = 300_000;
@@ -44,12 +44,8 @@ export class OutboxWorld {
   faults = [];
 
   constructor(seed, bounds) {
-    this.random = randomFrom(seed);
+    this.below = belowFrom(seed);
     this.bounds = bounds;
-  }
-
-  below(n) {
-    return Math.floor(this.random() * n);
   }
 
   /** Take one of the waiting steps. Storage and tabs keep their own order, anything else comes as it may. */

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it, mock } from "node:test";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "#headgate/store";
 import { begin } from "../begin.js";
+import { belowFrom } from "../chance.js";
 import { settle } from "../fake-gateway.js";
 
 /** Listen to a store, and count its notices. */
@@ -455,11 +456,7 @@ describe("a store of a live collection that publishes", () => {
 
   for (let seed = 1; seed <= 60; seed++) {
     it(`shows what the server knows and over it what is under way, whatever comes first (history ${seed})`, async () => {
-      let state = seed;
-      const below = (/** @type {number} */ most) => {
-        state = (state * 48_271) % 2_147_483_647;
-        return state % most;
-      };
+      const below = belowFrom(seed);
       const { gateway, store } = await begun();
       /** The oracle: the log, and in order the page's pending steps. @type {any[]} */
       const log = [];

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
@@ -16,6 +17,7 @@ from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 DEADLINE_MS = 30_000
+POLL_MS = 20
 VIEWPORT: ViewportSize = {"width": 1360, "height": 900}
 # The application around the browser client, and its settings.
 CLIENT_APPLICATION = "tests.e2e.client_app:app"
@@ -124,8 +126,14 @@ def boards_of(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
 
 def wait_until(page: Page, condition: str) -> None:
     """Ask until it is true. (Playwright's own wait evaluates text in the page, which a strict policy forbids.)"""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while not page.evaluate(condition):
-        told = "window.page && ['told', 'refusals', 'seen'].map(name => page[name]?.slice(-100)).concat(page.gate?.state)"
-        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate(told)}"
-        page.wait_for_timeout(50)
+    told = "window.page && ['told', 'refusals', 'seen'].map(name => page[name]?.slice(-100)).concat(page.gate?.state)"
+    until(page, lambda: page.evaluate(condition), lambda: f"{condition}; {page.evaluate(told)}")
+
+
+def until(page: Page, condition: Callable[[], Any], what: Callable[[], object], deadline_s: float = DEADLINE_MS / 1000) -> Any:
+    """Wait until a condition is true, while the page continues, and return it. Fail with `what` after the deadline."""
+    give_up = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < give_up, f"not in time: {what()}"
+        page.wait_for_timeout(POLL_MS)
+    return found

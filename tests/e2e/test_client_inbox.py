@@ -1,6 +1,5 @@
 """The inbox in Chromium: two tabs and another device of one user, which agree whatever happens to the gateway."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -10,12 +9,10 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.conftest import until
 from tests.e2e.test_client_presence import start
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.held_port import HeldPort
-
-POLL_MS = 20
 
 
 @pytest.fixture
@@ -40,11 +37,8 @@ def open_tab(context: BrowserContext, gateway: GatewayProcess, way: str = "alone
 
 def wait_until(page: Page, is_so: Callable[[Any], bool]) -> Any:
     """Wait until the page's content satisfies the condition, and return it."""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while not ((shown := page.evaluate("window.page?.shown()")) and is_so(shown)):
-        assert time.monotonic() < give_up, shown
-        page.wait_for_timeout(POLL_MS)
-    return shown
+    content = "window.page?.shown()"
+    return until(page, lambda: (shown := page.evaluate(content)) and is_so(shown) and shown, lambda: page.evaluate(content))
 
 
 def wait_for_items(page: Page, count: int) -> None:

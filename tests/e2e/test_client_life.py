@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, NewPage, wait_until
+from tests.e2e.conftest import DEADLINE_MS, NewPage, until, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess
@@ -18,7 +18,6 @@ from tests.support.gateway_process import GatewayProcess
 LIFE_S = 3
 LEEWAY_S = 10
 SETTINGS = {"HEADGATE_TOKEN_LEEWAY_S": str(LEEWAY_S)}
-POLL_MS = 20
 LATE_MS = 300
 BATCH_EVENTS = 500
 
@@ -86,10 +85,7 @@ def test_an_answer_that_is_read_before_an_event_and_comes_300_ms_later_undoes_no
             page.list = headgate.load(page.gate, "states.*", fetchState, { reset: reset("loaded"), apply: apply("loaded") });
         }"""
     )
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while len(asked) < 2:
-        assert time.monotonic() < give_up
-        page.wait_for_timeout(POLL_MS)
+    until(page, lambda: len(asked) == 2, lambda: asked)
     publisher.publish("states.door", "open")
     wait_until(page, "page.byHand?.['states.door'] === 'open'")
     page.wait_for_timeout(LATE_MS)
@@ -252,10 +248,9 @@ def test_a_page_that_cannot_keep_up_when_its_connection_is_cut_loses_nothing(
     for number in range(before + after + 1, before + after + 6):
         publish(publisher, range(number, number + 1))
     last = before + after + 5
-    give_up = time.monotonic() + max(DEADLINE_MS / 1000, last * 0.02)
-    while not page.evaluate(f"page.seen.includes({last})"):
-        assert time.monotonic() < give_up, page.evaluate("[page.seen.length, page.told, page.gate.state]")
-        page.wait_for_timeout(POLL_MS)
+    shown = "[page.seen.length, page.told, page.gate.state]"
+    is_over = f"page.seen.includes({last})"
+    until(page, lambda: page.evaluate(is_over), lambda: page.evaluate(shown), max(DEADLINE_MS / 1000, last * 0.02))
     assert page.evaluate("page.seen") == list(range(1, last + 1))
     wait_until_up(page)
     # Attempts that it made while there was no network came to nothing at once.

@@ -1,22 +1,16 @@
 """Presence in Chromium: two users with two tabs each at two gateways. `make nightly` kills one of these."""
 
-import time
-
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from tests.e2e.conftest import CLIENT_APPLICATION, CLIENT_SETTINGS, DEADLINE_MS
+from tests.e2e.conftest import CLIENT_APPLICATION, CLIENT_SETTINGS, until
 from tests.support.gateway_process import GatewayProcess, StartGateway
-
-POLL_MS = 20
 
 
 def wait_until(page: Page, shown: str) -> None:
     """Wait until a page shows these users with so many connections."""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while (found := page.evaluate("window.page?.shown()")) != shown:
-        assert time.monotonic() < give_up, f"{found!r}, not {shown!r}"
-        page.wait_for_timeout(POLL_MS)
+    content = "window.page?.shown()"
+    until(page, lambda: page.evaluate(content) == shown, lambda: f"{page.evaluate(content)!r}, not {shown!r}")
 
 
 def start(start_gateway: StartGateway, redis_url: str, **more: str) -> GatewayProcess:

@@ -14,11 +14,9 @@ from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.questions import AtBrowsers
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, NewPage, wait_until
+from tests.e2e.conftest import DEADLINE_MS, NewPage, until, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.gateway_process import GatewayProcess
-
-POLL_MS = 20
 
 OpenTab = Callable[..., Page]
 
@@ -44,10 +42,7 @@ def clients(site: GatewayProcess) -> float:
 
 
 def wait_for_clients(site: GatewayProcess, page: Page, count: int) -> None:
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while clients(site) != count:
-        assert time.monotonic() < give_up, f"{clients(site)} clients, not {count}"
-        page.wait_for_timeout(POLL_MS)
+    until(page, lambda: clients(site) == count, lambda: f"{clients(site)} clients, not {count}")
 
 
 def publish(publisher: Publisher, numbers: range) -> None:
@@ -56,13 +51,14 @@ def publish(publisher: Publisher, numbers: range) -> None:
 
 def leader_of(tabs: list[Page]) -> Page:
     """Return the tab with the connection, once one has it."""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while True:
-        leading = [tab for tab in tabs if tab.evaluate("page.gate.tabs.role") == "leading"]
-        if len(leading) == 1:
-            return leading[0]
-        assert time.monotonic() < give_up, f"{len(leading)} tabs lead"
-        tabs[0].wait_for_timeout(POLL_MS)
+
+    def leading() -> list[Page]:
+        found = [tab for tab in tabs if tab.evaluate("page.gate.tabs.role") == "leading"]
+        return found if len(found) == 1 else []
+
+    [leader] = until(tabs[0], leading, lambda: "no tab leads, or several do")
+    assert isinstance(leader, Page)
+    return leader
 
 
 def assert_seen(tabs: list[Page], numbers: range, after: str = "") -> None:
@@ -182,9 +178,7 @@ def test_users_do_not_share_and_a_toast_is_shown_once(open_tab: OpenTab, site: G
     publisher.publish("numbers.end", 1)
     for tab in [*ann, ben]:
         wait_until(tab, "page.seen.includes(1)")
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while sum(len(tab.evaluate("page.shown")) for tab in ann) == 0 and time.monotonic() < give_up:
-        ann[0].wait_for_timeout(POLL_MS)
+    until(ann[0], lambda: any(tab.evaluate("page.shown") for tab in ann), lambda: "no toast")
     wait_until(ben, "page.shown.length === 1")
     assert [toast for tab in ann for toast in tab.evaluate("page.shown")] == ["hello"]
     ann[0].evaluate("page.gate.close()")

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, NewPage, wait_until
+from tests.e2e.conftest import NewPage, until, wait_until
 from tests.support.gateway_process import GatewayProcess
 
 FALLBACK, SOCKET_IO = "/assets/headgate.http.js", "/assets/headgate.socket.io.js"
@@ -164,10 +164,6 @@ def test_a_browser_that_asks_for_it_has_a_line_for_each_transition(page: Page, s
     page.reload()
     wait_until(page, "window.page?.gate.state.connection === 'up'")
     page.evaluate("page.gate.on('numbers.debug', () => {})")
-    for _ in range(DEADLINE_MS // 20):
-        if any("numbers.debug: requested → active" in line for line in lines):
-            break
-        page.wait_for_timeout(20)
+    until(page, lambda: any("numbers.debug: requested → active" in line for line in lines), lambda: lines)
     # The log may be loaded when the client is live already.
     assert [line for line in lines if "→ live" in line or "status: live" in line], lines
-    assert [line for line in lines if "numbers.debug: " in line], lines

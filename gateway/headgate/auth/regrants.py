@@ -22,7 +22,7 @@ import msgspec
 from headgate.errors import InvalidRequest, LimitReached
 from headgate.events.numbers import check_items, check_whole
 from headgate.events.topic import check_pattern
-from headgate.redis.client import Client, call, call_at
+from headgate.redis.client import Client, call, time_at
 from headgate.redis.functions import write_all
 from headgate.redis.keys import REGRANTED
 
@@ -121,7 +121,7 @@ def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[
 
     Raises LimitReached: MAX_REGRANTS are active; BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
-    now_s = int(call_at(client, REGRANTED, "TIME")[0])
+    now_s = time_at(client, REGRANTED)
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
         _sweep(client, now_s, user)
     explicit = Explicit(subscribe, publish, now_s + for_s, now_s)
@@ -134,7 +134,7 @@ def lift(client: Client, user: str) -> None:
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
-    now_s = int(call_at(client, REGRANTED, "TIME")[0])
+    now_s = time_at(client, REGRANTED)
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
         call(client, "HDEL", REGRANTED, user)
     else:
@@ -148,7 +148,7 @@ def read_stored(client: Client) -> tuple[int, dict[str, Explicit]]:
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
-    now_s = int(call_at(client, REGRANTED, "TIME")[0])
+    now_s = time_at(client, REGRANTED)
     grants = {name.decode("utf-8", "replace"): _readable(value) for name, value in fields.items()}
     return now_s, {user: each for user, each in grants.items() if each is not None}
 
@@ -160,7 +160,7 @@ def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
     """
     value: bytes | None = call(client, "HGET", REGRANTED, user)
     regrant = None if value is None else _readable(value)
-    return None if regrant is None else (regrant, regrant.until_s - int(call_at(client, REGRANTED, "TIME")[0]))
+    return None if regrant is None else (regrant, regrant.until_s - time_at(client, REGRANTED))
 
 
 class Regrants:

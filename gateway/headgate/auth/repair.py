@@ -15,7 +15,7 @@ from itertools import chain
 import structlog
 
 from headgate.errors import BusRefused, HeadgateError
-from headgate.redis.client import Client, call, call_at, call_many, database_number, is_forbidden
+from headgate.redis.client import Client, call, call_many, database_number, is_forbidden, time_at
 from headgate.redis.connections import Command
 from headgate.redis.functions import write_all
 from headgate.redis.keys import REGRANTED, REVOKED, revoked_channel
@@ -39,7 +39,7 @@ def read_revoked(client: Client, known: Iterable[Decision] = ()) -> list[Decisio
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    now_s = int(call_at(client, REVOKED, "TIME")[0])
+    now_s = time_at(client, REVOKED)
     # Concurrent calls at the limit may exceed it by a few.
     rows = call(
         client, "ZRANGE", REVOKED, "+inf", now_s - KEPT_S, "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES"

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.events.numbers import check_whole
 from headgate.events.topic import check_user
-from headgate.redis.client import Client, call_all, call_at, database_number
+from headgate.redis.client import Client, call_all, database_number, time_at
 from headgate.redis.connections import Command
 from headgate.redis.functions import write_all
 from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
@@ -83,7 +83,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 
 def revoke_member(client: Client, member: str, for_s: int) -> int:
     """Same as `revoke`, for a checked member."""
-    now_s = int(call_at(client, REVOKED, "TIME")[0])
+    now_s = time_at(client, REVOKED)
     _, count, known = call_all(client, [_sweep(now_s - KEPT_S), ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
     if known is None and int(count) >= MAX_REVOCATIONS:
         _, count = call_all(client, [_sweep(now_s), ("ZCARD", REVOKED)])

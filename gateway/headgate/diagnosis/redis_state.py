@@ -111,7 +111,7 @@ def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Che
     yield check_writes(client, served)
     if (differ := mixed(versions(client))) is not None:
         yield warning("warning", differ)
-    if isinstance(client, ClusterClient) and (without := client.slots_without_owner()):
+    if isinstance(client, ClusterClient) and (without := client.topology.without_owner()):
         yield fault(
             "warning", f"the Cluster is down for {without} of its 16384 slots, which no node owns, and for their namespaces"
         )

@@ -96,6 +96,11 @@ def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> An
     return client.run(*command, key=key) if isinstance(client, ClusterClient) else run(client, *command)
 
 
+def time_at(client: Client, key: str | bytes) -> int:
+    """Return the time of the server of `key`, in seconds since 1970; the nodes of a Cluster may differ. Raises as `call`."""
+    return int(call_at(client, key, "TIME")[0])
+
+
 def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
     """Run commands in one round trip, without a transaction; return a reply, or the HeadgateError, for each in order.
 
@@ -184,7 +189,7 @@ def publish_at(client: Client, key: str | bytes, channel: str, message: bytes) -
     In a Cluster it asks for the owner first, because every node accepts a PUBLISH and counts only its own connections.
     """
     if isinstance(client, ClusterClient):
-        client.doubt()
+        client.topology.doubt()
     return int(call_at(client, key, "PUBLISH", channel, message))
 
 

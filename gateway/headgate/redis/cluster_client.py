@@ -41,6 +41,9 @@ class ClusterClient:
     Args:
         timeout_s: as `open_client`. A question about the topology takes extra time.
         max_connections, newest, wait_s: of each node's client, as `open_client`.
+
+    Attributes:
+        topology: the owners of the slots.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class ClusterClient:
     ) -> None:
         self.address = address
         self._limits = timeout_s, max_connections, newest, wait_s
-        self._topology: Topology = cluster_topology(address)
+        self.topology: Topology = cluster_topology(address)
         self._nodes: dict[Node, redis.Redis] = {}
         self.reset()
         reset_in_child(self)
@@ -66,7 +69,7 @@ class ClusterClient:
         """Run one command on the node of `key`, or of the command's own key, or on any primary. Raises as `client.call`."""
         key = key_of(command) if key is None else key
         for _ in range(MAX_MOVES + 1):
-            node = self._topology.primaries()[0] if key is None else self._topology.owner(slot_of(key))
+            node = self.topology.primaries()[0] if key is None else self.topology.owner(slot_of(key))
             client = self._client(node)
             try:
                 return execute(client, *command)
@@ -114,23 +117,15 @@ class ClusterClient:
 
     def node_of(self, key: str | bytes) -> redis.Redis:
         """Return the client of the node that owns a key. Raises as `Topology.owner`."""
-        return self._client(self._topology.owner(slot_of(key)))
+        return self._client(self.topology.owner(slot_of(key)))
 
     def primaries(self) -> list[redis.Redis]:
         """Return the client of every node that owns slots. Raises as `Topology.primaries`."""
-        return [self._client(node) for node in self._topology.primaries()]
-
-    def slots_without_owner(self) -> int:
-        """Return how many slots no node owns. Raises as `primaries`."""
-        return self._topology.without_owner()
-
-    def doubt(self) -> None:
-        """Ask for the topology again before its next use. Never waits."""
-        self._topology.doubt()
+        return [self._client(node) for node in self.topology.primaries()]
 
     def drop_idle(self) -> None:
         """Close the idle connections, and doubt the topology. Never waits."""
-        self.doubt()
+        self.topology.doubt()
         for client in list(self._nodes.values()):
             connections.drop_idle(client)
 
@@ -154,9 +149,9 @@ class ClusterClient:
         for index in indexes:
             key = key_of(batch[index])
             if key is not None:
-                node = self._topology.owner(slot_of(key))
+                node = self.topology.owner(slot_of(key))
             elif node is None:
-                node = self._topology.primaries()[0]
+                node = self.topology.primaries()[0]
             by_node.setdefault(node, []).append(index)
         return by_node
 
@@ -168,7 +163,7 @@ class ClusterClient:
                 if client is None:
                     client = open_server(self.address.at(node), *self._limits)
                     self._nodes[node] = client
-                    gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
+                    gone = [other for other in self._nodes if other not in (*self.topology.known(), node)]
                     # Only idle connections. A connection in use closes when its command has ended and its last reference goes.
                     for other in gone:
                         connections.drop_idle(self._nodes.pop(other))
@@ -182,12 +177,12 @@ class ClusterClient:
         code, text = reply_of(error)
         match = _MOVED.match(text) if code == "MOVED" else None
         if match is not None:
-            self._topology.moved(int(match[1]), (match[2] or asked[0], int(match[3])))
+            self.topology.moved(int(match[1]), (match[2] or asked[0], int(match[3])))
         return match is not None
 
     def _doubted(self, error: HeadgateError) -> HeadgateError:
         if isinstance(error, BusUnavailable) and error.redis_code not in _MOVING:
-            self._topology.doubt()
+            self.topology.doubt()
         return error
 
     def _moving_on(self) -> BusUnavailable:

@@ -23,7 +23,7 @@ import msgspec
 from headgate.errors import InvalidRequest
 from headgate.events.numbers import is_number
 
-from .client import Client, call, call_at
+from .client import Client, call, call_at, time_at
 from .functions import write_all
 from .keys import LOADS
 
@@ -82,11 +82,6 @@ def process_name() -> str:
     return f"{socket.gethostname()}/{os.getpid()}"
 
 
-def now_s(client: Client) -> int:
-    """Return the time by the clock of all these times."""
-    return int(clock(client)[0])
-
-
 def clock(client: Client, wall_s: Callable[[], float] = time.time) -> tuple[float, float]:
     """Return Redis' time, and by how many seconds this machine's clock is ahead of it. One round trip."""
     began_s = wall_s()
@@ -101,7 +96,7 @@ def read(client: Client, server: str = "") -> LoadTable:
 
     `server` is the token of the Redis process that has them. Without it, none are `left`.
     """
-    return read_rows(now_s(client), call(client, "HGETALL", LOADS), server)
+    return read_rows(time_at(client, LOADS), call(client, "HGETALL", LOADS), server)
 
 
 def request(client: Client, per_s: float) -> None:
@@ -113,7 +108,7 @@ def request(client: Client, per_s: float) -> None:
     """
     if not (is_number(per_s, 0, MAX_PER_S) and per_s):
         raise InvalidRequest(f"per second: expected a number above 0 and up to {MAX_PER_S}")
-    value = msgspec.json.encode([now_s(client), per_s]).decode()
+    value = msgspec.json.encode([time_at(client, LOADS), per_s]).decode()
     write_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])
 
 

@@ -15,7 +15,7 @@ from headgate.errors import BusRefused, InvalidRequest, LimitReached
 from headgate.events.numbers import is_whole
 from headgate.events.topic import check_namespace
 
-from .client import Client, call, call_all, call_at
+from .client import Client, call, call_all, time_at
 from .functions import write_all
 from .keys import PAUSED
 from .questions import announce
@@ -50,7 +50,7 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
     """
     if for_s is not None and not is_whole(for_s, 1, MAX_PAUSED_S):
         raise InvalidRequest(f"for: expected a time of whole seconds, from 1 second to {MAX_PAUSED_S // 86400} days")
-    now_s = int(call_at(client, PAUSED, "TIME")[0])
+    now_s = time_at(client, PAUSED)
     sweep = ("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s)
     _, count, known = call_all(client, [sweep, ("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
     if known is None and int(count) >= MAX_PAUSES:
@@ -74,7 +74,7 @@ def read_paused(client: Client) -> dict[str, float]:
     if not reply:
         return {}
     pairs = reply if isinstance(reply[0], list | tuple) else zip(reply[::2], reply[1::2], strict=True)
-    now_s = int(call_at(client, PAUSED, "TIME")[0])
+    now_s = time_at(client, PAUSED)
     left_s = {member.decode("utf-8", "replace"): float(until) - now_s for member, until in pairs}
     return {member: left for member, left in left_s.items() if left > 0}
 

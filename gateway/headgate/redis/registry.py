@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
-from .client import Client, call, call_all, call_at, call_many, database, is_forbidden, place_of
+from .client import Client, call, call_all, call_many, database, is_forbidden, place_of, time_at
 from .connections import Command
 from .faults import reading
 from .functions import server_token, write_all
@@ -92,7 +92,7 @@ def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
 
     If two leave at once, at least one gets True. Raises as `redis.client.call`. Its id then ends with the lease.
     """
-    now_s = _now_s(client)
+    now_s = time_at(client, NAMESPACES)
     commands: list[tuple[str | int, ...]] = []
     for key in map(gateways_key, namespaces):
         commands += [
@@ -229,11 +229,6 @@ def _texts(names: list[bytes]) -> list[str]:
     return [name.decode("utf-8", "replace") for name in names]
 
 
-def _now_s(client: Client, key: str = NAMESPACES) -> int:
-    """Return the time by the one clock of all these times. In a Cluster the clocks of nodes may differ."""
-    return int(call_at(client, key, "TIME")[0])
-
-
 # An instance on the new server sends a heartbeat within WATCH_EVERY_S.
 MISSED_S = 3 * WATCH_EVERY_S
 _FIELD = "at:"
@@ -246,13 +241,13 @@ def give_word(client: Client, group: str, name: str) -> None:
     """
     with suppress(BusRefused):
         if server := server_token(client, group):
-            write_all(client, [("HSET", group, f"{_FIELD}{name}", f"{server} {_now_s(client, group)}")])
+            write_all(client, [("HSET", group, f"{_FIELD}{name}", f"{server} {time_at(client, group)}")])
 
 
 def take_out(client: Client, group: str, name: str) -> None:
     """Remove an instance that ends, and those killed longer than LEFT_S ago. Raises as `redis.client.call`."""
     call(client, "HDEL", group, f"{_FIELD}{name}")
-    now_s = _now_s(client, group)
+    now_s = time_at(client, group)
     if old := [each for each, _, at_s in _words(client, group) if now_s - at_s > LEFT_S]:
         call(client, "HDEL", group, *(f"{_FIELD}{each}" for each in old))
 
@@ -266,7 +261,7 @@ def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
         words = _words(client, group)
         if not words or not (here := server_token(client, group)):
             return ()
-        now_s = _now_s(client, group)
+        now_s = time_at(client, group)
     except BusRefused:
         return ()
     names = sorted(name for name, server, at_s in words if server != here and MISSED_S <= now_s - at_s <= LEFT_S)

@@ -84,8 +84,7 @@ def test_another_process_begins_another_epoch_of_the_same_log(client: Client, by
     assert lineage_of(client).end_of(new, 3) == 3
 
 
-@pytest.mark.parametrize("by", ["publish", "configure"])
-def test_a_head_is_read_before_another_process_has_begun_its_epoch(client: Client, by: str) -> None:
+def test_a_head_is_read_before_another_process_has_begun_its_epoch(client: Client) -> None:
     """The end of the head's epoch is the head."""
     old, _ = publish(client)
     forget(client)

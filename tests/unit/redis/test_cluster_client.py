@@ -254,7 +254,7 @@ def test_closing_ends_every_node(world: World) -> None:
     with world.client as client:
         assert len(client.primaries()) == 2
         assert client.node_of(HIGH) is world.nodes[B]  # type: ignore[comparison-overlap]
-        assert client.slots_without_owner() == 0
+        assert client.topology.without_owner() == 0
     assert [world.nodes[node].closed for node in (A, B)] == [1, 1]
     assert world.client.run("GET", LOW) == b"OK"
 

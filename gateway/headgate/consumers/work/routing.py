@@ -117,16 +117,13 @@ class Asking:
     ) -> None:
         self._wants, self._fault, self._within_s = wants, fault, within_s
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._blocked: Future[object] | None = None
+        threading.Thread(target=self._run, name="wants", daemon=True).start()
 
     def ask(self, user: str, delivery: Delivery, channel: str) -> bool:
         """Return the function's answer, whether the user wants it, or True without an answer in time. Never raises."""
         answer: Future[object] = Future()
         if self._blocked is None or self._blocked.done():
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="wants", daemon=True)
-                self._thread.start()
             self._blocked = answer
             self._calls.put((answer, (user, delivery, channel)))
             wait((answer,), self._within_s)

@@ -148,7 +148,7 @@ class World:
     """A site with all people in it."""
 
     def __init__(self, folder: Path, load: Load, size: Size, seed: int, started: contextlib.ExitStack) -> None:
-        self.moments, self.size, self._folder, self._seed = random.Random(seed), size, folder, seed
+        self.moments, self.size, self._folder = random.Random(seed), size, folder
         self.faults = Faults()
         self.ground: Ground
         if load.name == "short":

@@ -2,16 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-
-class ScriptClock:
-    """A monotonic clock that moves by the waits of the sockets."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
+from tests.support.held_clock import HeldClock
 
 
 class ScriptedSocket:
@@ -26,7 +17,7 @@ class ScriptedSocket:
 
     def __init__(
         self,
-        clock: ScriptClock,
+        clock: HeldClock,
         script: Iterable[bytes | float | OSError] = (),
         reads: float = float("inf"),
         broken: bool = False,

@@ -23,7 +23,8 @@ from headgate.consumers.webhook.post import (
 )
 from headgate.runtime.http_exchange import MAX_HEAD_BYTES
 from headgate.settings.addresses.http_target import read_target
-from tests.support.scripted_socket import ScriptClock, ScriptedSocket
+from tests.support.held_clock import HeldClock
+from tests.support.scripted_socket import ScriptedSocket
 
 URL = "http://hooks.example/secret?token=canary"
 ORIGIN = "http://hooks.example"
@@ -52,7 +53,7 @@ class Network:
     def __init__(
         self, *scripts: Script, addresses: Iterable[str] = ("8.8.8.8",), reads: float = float("inf"), broken: bool = False
     ) -> None:
-        self.clock = ScriptClock()
+        self.clock = HeldClock(1000.0)
         self.connected: list[object] = []
         self.waits_s: list[float] = []
         self.sockets: list[ScriptedSocket] = []

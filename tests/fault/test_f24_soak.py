@@ -4,25 +4,22 @@ The short form shows that the harness finds leaks. `-m nightly` soaks for ten mi
 `HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
 """
 
+import itertools
 import os
 import random
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.consumers import Consumer, Delivery
-from headgate.consumers.work.runner import Runner
-from headgate.consumers.work.spec import ConsumerSpec
 from headgate.redis.keys import ids_key, log_key, trace_key
-from headgate.settings.settings import Settings
+from tests.fault.consuming import consuming
 from tests.fault.figures import Figures
-from tests.fault.site import FULL, NAMESPACE, Load, Site
+from tests.fault.site import FULL, Load, Site
 from tests.fault.soak import Churn, Sample, lasting, leaks, memory_slope, sample, sample_of
 from tests.fault.trend import CERTAIN, has_grown, slope_of
 from tests.support.line_program import LineProgram
@@ -47,28 +44,6 @@ for line in sys.stdin:
 """
 
 
-class Counting(Consumer):
-    """Counts its input."""
-
-    handled = 0
-
-    def handle(self, delivery: Delivery) -> None:
-        """One more."""
-        Counting.handled += 1
-
-
-@contextmanager
-def consuming(url: str) -> Iterator[None]:
-    """Run a consumer of everything in this process."""
-    runner = Runner(ConsumerSpec("soaked", Counting, Counting.Options(), ("#",), NAMESPACE), url, Settings())
-    runner.open()
-    runner.start()
-    try:
-        yield
-    finally:
-        runner.stop()
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(int(SOAK_S) * 2 + 600)
 @pytest.mark.parametrize("load", [pytest.param(FULL, id="full")], indirect=True)
@@ -78,8 +53,9 @@ def test_nothing_is_left_of_clients_that_came_and_went(tmp_path: Path, figures: 
     with Site(tmp_path, LOAD, serve=("tests.fault.counting_app:app",), **settings) as site:
         site.wait_until_ready()
         swarm, gateway = site.swarm(receive_buffer_bytes=4096).open(), site.gateways[0]
-        churn, samples = Churn(swarm, seed=24), list[Sample]()
-        with closing(swarm), consuming(site.redis.url), site.publishing(timeout_s=30) as publishing:
+        churn, samples, handled = Churn(swarm, seed=24), list[Sample](), itertools.count()
+        counting = consuming(site.redis.url, "soaked", lambda delivery: next(handled))
+        with closing(swarm), counting, site.publishing(timeout_s=30) as publishing:
             began_s = time.monotonic()
             while time.monotonic() < began_s + SOAK_S:
                 churn.run(ROUND_S)
@@ -88,7 +64,7 @@ def test_nothing_is_left_of_clients_that_came_and_went(tmp_path: Path, figures: 
                 print(samples[-1], flush=True)
             history = publishing.stop()
             site.come_to_rest(swarm, history)
-        assert Counting.handled > 0.9 * len(publishing.receipts)
+        assert next(handled) > 0.9 * len(publishing.receipts)
         assert "Traceback" not in gateway.output
     print(churn.done)
     warm = [each for each in samples if each.at_s >= began_s + SOAK_S * WARM_UP_SHARE]

@@ -18,16 +18,13 @@ from typing import Any
 import jwt
 import pytest
 
-from headgate.consumers import Consumer, Delivery
-from headgate.consumers.work.runner import Runner
-from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers import Delivery
 from headgate.diagnosis.live_events import LiveEvents
 from headgate.errors import BusUnavailable, HeadgateError, NotDurable
 from headgate.redis.client import open_client
 from headgate.redis.keys import log_key
-from headgate.redis.log import EventLog
 from headgate.services.publisher import Durable, Fate, Publisher, Receipt
-from headgate.settings.settings import Settings
+from tests.fault.consuming import consuming
 from tests.fault.figures import Figures
 from tests.fault.grounds import role
 from tests.fault.pair import Pair
@@ -35,6 +32,7 @@ from tests.fault.site import NAMESPACE, Load, wait_for
 from tests.fault.until_stopped import UntilStopped
 from tests.support.gateway_process import GatewayFailed, GatewayProcess
 from tests.support.raw_client import RawClient
+from tests.support.raw_log import read_log
 from tests.support.redis_process import RedisProcess, Server
 from tests.support.sentinels import PRIMARY, start_sentinels
 
@@ -78,27 +76,17 @@ class Publishing(UntilStopped):
             self.acknowledged.append((time.monotonic(), receipt))
 
 
-class Consuming:
+class Consuming(ExitStack):
     """A consumer of everything in this process. `done`: the events that it has done, by epoch and offset."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.done: set[tuple[str | None, int | None]] = set()
-        done = self.done
 
-        class Writing(Consumer):
-            def handle(self, delivery: Delivery) -> None:
-                done.add((delivery.epoch, delivery.offset))
+        def note(delivery: Delivery) -> None:
+            self.done.add((delivery.epoch, delivery.offset))
 
-        spec = ConsumerSpec("writing", Writing, Writing.Options(), ("#",), NAMESPACE, RunnerOptions(start="oldest", lease_s=2.0))
-        self._runner = Runner(spec, url, Settings())
-
-    def __enter__(self) -> Consuming:
-        self._runner.open()
-        self._runner.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._runner.stop()
+        self._runner = self.enter_context(consuming(url, "writing", note, start="oldest", lease_s=2.0))
 
     @property
     def trouble(self) -> str | None:
@@ -126,13 +114,7 @@ def times(conditions: dict[str, Callable[[], Any]]) -> dict[str, float]:
 def logged(url: str) -> set[tuple[str, int]]:
     """Return the ids and offsets of all events in the log of a server."""
     with open_client(url, timeout_s=DEADLINE_S) as client:
-        log = EventLog(NAMESPACE, client, 65536)
-        found: set[tuple[str, int]] = set()
-        after = log.head().first - 1
-        while entries := log.page(after, None):
-            found |= {(entry.event.id or "", entry.offset) for entry in entries if entry.event is not None}
-            after = entries[-1].offset
-    return found
+        return {(event_id.decode(), offset) for offset, event_id, *_ in read_log(client)}
 
 
 def assert_accounted(publishing: Publishing, url: str, server_url: str, from_s: float, until_s: float) -> int:

@@ -9,7 +9,6 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from tests.support.websocket_codec import BINARY, CLOSE, PONG, TEXT, close_told, frame_at, handshake, masked
 
@@ -17,74 +16,34 @@ DEADLINE_S = 30.0
 SEPARATOR = "\x1e"
 
 
-class Answer(NamedTuple):
-    """An HTTP answer, read whole."""
-
-    status: int
-    body: str
-    headers: dict[str, str]
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-def ask(port: int, method: str, target: str, body: str | bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
-    """Send one HTTP request on a separate connection."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)) as connection:
-        connection.request(method, target, body.encode() if isinstance(body, str) else body, headers or {})
-        return read_answer(connection.getresponse())
-
-
-def read_answer(answer: http.client.HTTPResponse) -> Answer:
-    return Answer(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})
-
-
 class Polling:
     """A long-polling session."""
 
     def __init__(self, port: int, path: str = "/socket.io/") -> None:
-        self.port, self.path = port, path
-        answer = ask(port, "GET", f"{path}?EIO=4&transport=polling")
-        assert answer.status == 200, answer
-        assert answer.body[0] == "0"
-        self.opening: dict[str, Any] = json.loads(answer.body[1:])
-        self.sid: str = self.opening["sid"]
-        self._left: list[str] = []  # the rest of an answer after the expected packet
+        self._port, self._target = port, f"{path}?EIO=4&transport=polling"
+        self.sid: str = json.loads(self._ask("GET")[1:])["sid"]
+        self._target += f"&sid={self.sid}"
 
-    @property
-    def target(self) -> str:
-        """Path and query of this session's requests."""
-        return f"{self.path}?EIO=4&transport=polling&sid={self.sid}"
-
-    def get(self) -> Answer:
-        return ask(self.port, "GET", self.target)
-
-    def post(self, *packets: str) -> Answer:
-        return ask(self.port, "POST", self.target, SEPARATOR.join(packets))
-
-    def packets(self) -> list[str]:
-        """Return the packets of one poll, or those that `messages` left of the last."""
-        if self._left:
-            left, self._left = self._left, []
-            return left
-        answer = self.get()
-        assert answer.status == 200, answer
-        return answer.body.split(SEPARATOR)
+    def post(self, *packets: str) -> None:
+        assert self._ask("POST", SEPARATOR.join(packets)) == "ok"
 
     def messages(self) -> Iterator[str]:
         """Poll for ever and yield packets, answering pings."""
         while True:
-            packet, *self._left = self.packets()
-            if packet == "2":
-                assert self.post("3").status == 200
-            else:
-                yield packet
+            for packet in self._ask("GET").split(SEPARATOR):
+                if packet == "2":
+                    self.post("3")
+                else:
+                    yield packet
 
-    def join(self, namespace: str = "/") -> dict[str, Any]:
-        """Connect to a namespace; return the data of CONNECT. Leaves the `auth` event that follows to the caller."""
-        assert self.post("40" if namespace == "/" else f"40{namespace},").status == 200
-        return connected(next(self.messages()), namespace)
+    def _ask(self, method: str, body: str = "") -> str:
+        """Send a request on a separate connection; return the body of its answer."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=DEADLINE_S)) as connection:
+            connection.request(method, self._target, body.encode())
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            assert answer.status == 200, text
+            return text
 
 
 class Closed(Exception):
@@ -96,15 +55,16 @@ class Closed(Exception):
 
 
 class WebSocket:
-    """A WebSocket made by hand. `receive` returns messages; the server's close raises Closed."""
+    """A WebSocket made by hand. `receive` returns messages; the server's close raises Closed.
+
+    Raises AssertionError, with the head of the answer, if the handshake is refused.
+    """
 
     def __init__(
         self,
         port: int,
         path: str = "/socket.io/",
-        sid: str | None = None,
         *,
-        headers: dict[str, str] | None = None,
         receive_buffer_bytes: int | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -112,20 +72,13 @@ class WebSocket:
         if tls is not None:
             self.sock = tls.wrap_socket(self.sock, server_hostname="127.0.0.1")
         self._buffer = b""
-        query = "EIO=4&transport=websocket" + (f"&sid={sid}" if sid else "")
-        self.sock.sendall(handshake("localhost", f"{path}?{query}", headers))
+        self.sock.sendall(handshake("localhost", f"{path}?EIO=4&transport=websocket"))
         while b"\r\n\r\n" not in self._buffer:
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-        status, *rest = head.decode().split("\r\n")
-        self.status = int(status.split()[1])
-        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
-        self.opening: dict[str, Any] = {}
-        if sid is None and self.status == 101:
-            opening = self.receive()
-            assert isinstance(opening, str)
-            assert opening[0] == "0"
-            self.opening = json.loads(opening[1:])
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        opening = self.text()
+        assert opening[0] == "0"
 
     def send(self, *messages: str | bytes) -> None:
         """Send whole messages, in one write."""
@@ -164,12 +117,11 @@ class WebSocket:
         except Closed as closed:
             return closed
 
-    def join(self, namespace: str = "/") -> dict[str, Any]:
-        """Connect to a namespace and take the `auth` event; return the data of CONNECT."""
-        self.send("40" if namespace == "/" else f"40{namespace},")
-        data = connected(self.text(), namespace)
+    def join(self) -> None:
+        """Connect to the namespace `/` and take the `auth` event."""
+        self.send("40")
+        assert self.text().startswith("40")
         assert '"auth"' in self.text()
-        return data
 
     def close(self) -> None:
         """Drop the TCP connection without a close frame. Idempotent."""
@@ -182,14 +134,6 @@ class WebSocket:
         if not data:
             raise Closed(None)
         self._buffer += data
-
-
-def connected(packet: str, namespace: str) -> dict[str, Any]:
-    """Check a CONNECT packet and return its data."""
-    prefix = "40" if namespace == "/" else f"40{namespace},"
-    assert packet.startswith(prefix), packet
-    data: dict[str, Any] = json.loads(packet[len(prefix) :])
-    return data
 
 
 def dial(port: int, receive_buffer_bytes: int | None = None) -> socket.socket:

@@ -190,7 +190,7 @@ class _Lists(Generic[S]):
 
 
 class _Topics(Generic[S]):
-    """The topics with a remembered audience, in `audiences`, which is replaced when all are doubted."""
+    """The topics with a remembered audience, in `audiences`."""
 
     __slots__ = ("_candidates", "_oldest_first", "_sorted", "audiences")
 
@@ -221,14 +221,14 @@ class _Topics(Generic[S]):
                 self._candidates.pop()
             self._candidates.add(topic)
 
-    def forget(self, pattern: str) -> bool:
-        """Forget the topics that a pattern may match; return whether `audiences` was replaced."""
+    def forget(self, pattern: str) -> None:
+        """Forget the topics that a pattern may match, or doubt all topics if these are many."""
         audiences, topics = self.audiences, self._sorted
         start = _literal_start(pattern)
         if start == pattern:
             if pattern in audiences:
                 audiences[pattern] = None
-            return False
+            return
         # `a.b.#` may match `a.b`, and everything between `a.b.` and `a.b/`, as `/` is the character after the dot.
         first, last = (bisect_left(topics, f"{start}."), bisect_left(topics, f"{start}/")) if start else (0, len(topics))
         if last - first <= MAX_FORGOTTEN:
@@ -236,11 +236,10 @@ class _Topics(Generic[S]):
                 audiences[topic] = None
             if start in audiences:
                 audiences[start] = None
-            return False
-        self.audiences, self._candidates = {}, set(audiences)
-        self._oldest_first.clear()
-        self._sorted = []
-        return True
+            return
+        self._candidates = set(audiences)
+        for each in (audiences, self._oldest_first, topics):
+            each.clear()
 
 
 def _literal_start(pattern: str) -> str:
@@ -266,7 +265,7 @@ class SubscriptionMatcher(Generic[S]):
 
     @property
     def known(self) -> dict[str, Audience[S] | None]:
-        """The remembered audiences by topic (None: forgotten), to read only. The dict may be replaced. `match` finds others."""
+        """The remembered audiences by topic (None: forgotten), to read only. `match` finds others."""
         return self._audiences
 
     def add(self, pattern: str, subscriber: S) -> bool:
@@ -274,7 +273,7 @@ class SubscriptionMatcher(Generic[S]):
         if (entry := self._patterns.get(pattern)) is None:
             entry = _Pattern(pattern)
             self._patterns.add(pattern, entry)
-            self._forget_topics(pattern)
+            self._topics.forget(pattern)
             first = True
         elif first := entry.vacant:
             del self._vacant[entry]
@@ -302,7 +301,7 @@ class SubscriptionMatcher(Generic[S]):
         if len(self._vacant) > MAX_VACANT_PATTERNS:
             oldest, _ = self._vacant.popitem(last=False)
             self._patterns.discard(oldest.text)
-            self._forget_topics(oldest.text)
+            self._topics.forget(oldest.text)
         return True
 
     def match(self, topic: str) -> Audience[S]:
@@ -330,10 +329,6 @@ class SubscriptionMatcher(Generic[S]):
                 # A remembered topic may still have it. Another topic with the same patterns gets a new one.
                 self._unions.popitem(last=False)
         return union
-
-    def _forget_topics(self, pattern: str) -> None:
-        if self._topics.forget(pattern):
-            self._audiences = self._topics.audiences
 
     def _changed(self, entry: _Pattern[S]) -> None:
         if entry.changed != _UNSHARED:

@@ -102,8 +102,7 @@ class Interest:
         self._namespace, self._database = namespace, database
         self._users = user_channel(namespace, "", database).encode()
         feed: Source = (_SSUBSCRIBE, feed_channel(namespace, database).encode())
-        self._any_user: Source = (_PSUBSCRIBE, self._users + b"*")
-        plain: frozenset[Source] = frozenset({(_PSUBSCRIBE, f"{prefix}*".encode()), self._any_user})
+        plain: frozenset[Source] = frozenset({(_PSUBSCRIBE, f"{prefix}*".encode()), (_PSUBSCRIBE, self._users + b"*")})
         self._sharded = sharded
         self._everything = frozenset({feed}) if sharded else plain
         # In addition to the sharded channels.

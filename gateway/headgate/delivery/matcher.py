@@ -41,7 +41,7 @@ _UNSHARED = -1  # a pattern in no union
 
 
 class Audience(Generic[S]):
-    """The clients that get the events of a topic.
+    """The clients that get the events of a topic, or of a room (socketio/rooms.py).
 
     For _native.c, each subclass has `listed`, the current list of clients, or None if only `clients` can make it.
     """

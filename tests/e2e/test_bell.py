@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
+from tests.e2e.conftest import NewPage
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.pictures import picture
 
@@ -54,14 +55,11 @@ def inbox(redis_url: str) -> Iterator[Inbox]:
 
 
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A page that fails its test if it raised an error."""
-    faults: list[str] = []
-    opened = context.new_page()
-    opened.on("pageerror", lambda error: faults.append(str(error)))
+def page(new_page: NewPage) -> Page:
+    """A page of the example's size."""
+    opened = new_page()
     opened.set_viewport_size(SIZE)  # type: ignore[arg-type]
-    yield opened
-    assert faults == []
+    return opened
 
 
 def send(inbox: Inbox, number: int) -> None:

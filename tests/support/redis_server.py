@@ -6,7 +6,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,19 @@ def full_memory(client: Client) -> Iterator[None]:
         yield
     finally:
         call(client, "CONFIG", "SET", "maxmemory", "1gb")
+
+
+def copy_keys(client: Client) -> dict[bytes, bytes]:
+    """Return all keys of ours as they are now, as a replica or a snapshot has them."""
+    return {key: call(client, "DUMP", key) for key in call(client, "KEYS", "hg:*")}
+
+
+def put_back(client: Client, copied: Mapping[bytes, bytes]) -> None:
+    """Replace all keys of ours by those of an earlier moment."""
+    for key in call(client, "KEYS", "hg:*"):
+        call(client, "DEL", key)
+    for key, dump in copied.items():
+        call(client, "RESTORE", key, 0, dump)
 
 
 Listen = Callable[..., SubscriberLink]

@@ -30,6 +30,7 @@ from headgate.redis.inbox import (
 from headgate.redis.keys import epochs_key, head_key, inbox_key, log_key, mutes_key, seen_key
 from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from tests.support.clusters import Cluster, start_cluster
+from tests.support.redis_server import copy_keys, put_back
 from tests.support.wall_clock import ASKING, TOLD, WallClock
 
 SHARED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -434,26 +435,12 @@ class Oracle:
         return sum(state == "u" for state in self.items.values())
 
 
-def copied(client: Client) -> dict[bytes, bytes]:
-    """Return all keys of the namespace, as a replica has them now."""
-    return {key: call(client, "DUMP", key) for key in call(client, "KEYS", "hg:{notifications}:*")}
-
-
-def fail_over_to(client: Client, copy: dict[bytes, bytes]) -> None:
-    """Go on with a replica's data: another process, without the end of the log."""
-    for key in call(client, "KEYS", "hg:{notifications}:*"):
-        call(client, "DEL", key)
-    for key, value in copy.items():
-        call(client, "RESTORE", key, 0, value)
-    call(client, "FUNCTION", "FLUSH")
-
-
 @SHARED
 @given(history=st.lists(st.sampled_from(["add", "add", "look", "copy", "fail over", "read all", "read all now"]), max_size=30))
 def test_read_all_marks_what_was_seen_whatever_was_lost(publisher: Publisher, redis_client: Client, history: list[str]) -> None:
     """Not an item that has come at the offset of a lost one. Of an unknown epoch it is refused, and marks none."""
     inbox, user = Inbox(publisher), f"user-{next(_users)}"
-    seen, copy, number = None, copied(redis_client), 0
+    seen, copied, number = None, copy_keys(redis_client), 0
     for step in history:
         if step == "add":
             number += 1
@@ -461,9 +448,10 @@ def test_read_all_marks_what_was_seen_whatever_was_lost(publisher: Publisher, re
         elif step == "look":
             seen = inbox.page(user, limit=100)
         elif step == "copy":
-            copy = copied(redis_client)
+            copied = copy_keys(redis_client)
         elif step == "fail over":
-            fail_over_to(redis_client, copy)
+            put_back(redis_client, copied)
+            call(redis_client, "FUNCTION", "FLUSH")  # another process
         else:
             page = inbox.page(user, limit=100) if step == "read all now" else seen
             if page is None or not page.items:

@@ -9,6 +9,7 @@ from headgate.errors import HeadgateError
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY, ensure_loaded
+from tests.support.redis_server import copy_keys, put_back
 from tests.support.wall_clock import WallClock
 
 NAMESPACE = "orders"
@@ -29,7 +30,7 @@ class History:
         self.told: dict[tuple[str, int], bytes] = {}
         self.ids: dict[str, tuple[str, int]] = {}
         self.doubted: set[str] = set()
-        self.copies: list[tuple[int, int, list[tuple[bytes, bytes]]]] = []
+        self.copies: list[tuple[int, int, dict[bytes, bytes]]] = []
         self.max_events = self.max_bytes = self.number = 0
         self.configure()
 
@@ -136,18 +137,13 @@ class History:
 
     def copy(self) -> None:
         """Keep the data of this moment."""
-        found = call(self.client, "KEYS", "hg:*")
-        dumps = [(key, call(self.client, "DUMP", key)) for key in sorted(found)]
-        self.copies.append((self.max_events, self.max_bytes, dumps))
+        self.copies.append((self.max_events, self.max_bytes, copy_keys(self.client)))
 
     def put_back(self) -> None:
         """Bring data of an earlier moment back."""
         if self.copies:
-            for key in call(self.client, "KEYS", "hg:*"):
-                call(self.client, "DEL", key)
-            max_events, max_bytes, dumps = self.random.choice(self.copies)
-            for key, dump in dumps:
-                call(self.client, "RESTORE", key, 0, dump, "REPLACE")
+            max_events, max_bytes, copied = self.random.choice(self.copies)
+            put_back(self.client, copied)
             self.doubt_ids()
             # The process may have the retention in memory, or read the returned one.
             self.max_events, self.max_bytes = max(self.max_events, max_events), max(self.max_bytes, max_bytes)
@@ -187,7 +183,7 @@ class History:
 
     def refuse(self) -> None:
         """An event is refused."""
-        before = [(key, call(self.client, "DUMP", key)) for key in sorted(call(self.client, "KEYS", "hg:*"))]
+        before = copy_keys(self.client)
         with pytest.raises(HeadgateError):
             call(
                 self.client,
@@ -197,7 +193,7 @@ class History:
                 KEY,
                 *self.random.choice((("a.", "1"), ("a", "1", "b/"), ("a", "1" * 100_001), ("a", "1" * 100_001, "new"))),
             )
-        assert [(key, call(self.client, "DUMP", key)) for key in sorted(call(self.client, "KEYS", "hg:*"))] == before
+        assert copy_keys(self.client) == before
 
     def entry(self) -> str:
         return self.random.choice(("headgate_append", "headgate_publish"))

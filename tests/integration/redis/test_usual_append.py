@@ -9,7 +9,7 @@ from headgate.redis import keys
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
 from headgate.redis.functions import ensure_loaded
-from tests.support.redis_server import OLDER_RIGHTS, PUBLISHER_RIGHTS
+from tests.support.redis_server import OLDER_RIGHTS, PUBLISHER_RIGHTS, copy_keys, put_back
 from tests.support.wall_clock import BEGIN_MS, WallClock
 
 NAMESPACE = "orders"
@@ -51,17 +51,6 @@ def refusals(client: Client) -> list[int]:
     return [int(dict(zip(entry[::2], entry[1::2], strict=True))[b"count"]) for entry in call(client, "ACL", "LOG")]
 
 
-def copy(client: Client) -> list[tuple[bytes, bytes]]:
-    return [(key, call(client, "DUMP", key)) for key in sorted(call(client, "KEYS", "hg:*"))]
-
-
-def put_back(client: Client, copied: list[tuple[bytes, bytes]]) -> None:
-    for key in call(client, "KEYS", "hg:*"):
-        call(client, "DEL", key)
-    for key, dump in copied:
-        call(client, "RESTORE", key, 0, dump)
-
-
 def test_both_ways_write_the_same(client: Client) -> None:
     """Entry, receipt, head and answer, but for the head's time; and each knows the other's ids."""
     append(client, "topic-is-known", topic="users.ada.mail")
@@ -94,7 +83,7 @@ def test_the_strict_entry_takes_the_usual_way_as_well(client: Client) -> None:
 
 def test_data_of_an_earlier_moment_is_noticed_by_the_next_event(client: Client) -> None:
     """An offset that this process has given is never given again in the same epoch."""
-    copied = copy(client)
+    copied = copy_keys(client)
     first, *_ = append(client, "lost")
     put_back(client, copied)
 
@@ -120,14 +109,14 @@ def test_an_event_that_cannot_be_appended_leaves_the_head_and_no_id(client: Clie
     """The head was moved and the id remembered by then."""
     call(client, "RENAME", KEY, "aside")
     call(client, "SET", KEY, "no stream")
-    before = copy(client)
+    before = copy_keys(client)
     call(client, "CONFIG", "RESETSTAT")
 
     with pytest.raises(BusRefused):
         append(client, "an-id")
 
     assert moves(client) == 2
-    assert copy(client) == before
+    assert copy_keys(client) == before
     call(client, "RENAME", "aside", KEY)
     assert append(client, "an-id")[1:] == (2, 0)
 
@@ -136,13 +125,13 @@ def test_an_event_that_cannot_be_appended_leaves_the_head_and_no_id(client: Clie
 def test_a_channel_that_is_not_allowed_leaves_no_trace(client: Client, as_user: Callable[..., Client], topic: str) -> None:
     """It is asked for before anything is written; of a user's event, both channels."""
     append(client, "known-topic", topic=topic)
-    before = copy(client)
+    before = copy_keys(client)
     limited = as_user(*PUBLISHER_RIGHTS, "resetchannels", f"&{keys.channel(NAMESPACE, 'users.ada.mail')}")
 
     with pytest.raises(BusRefused):
         append(limited, "an-id", topic=topic)
 
-    assert copy(client) == before
+    assert copy_keys(client) == before
 
 
 def test_rights_of_an_older_library_are_enough(client: Client, as_user: Callable[..., Client]) -> None:

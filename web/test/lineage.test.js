@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect } from "#headgate";
 import { LiveCollection, LiveModel } from "#headgate/backbone";
-import { FakeGateway, settle } from "./fake-gateway.js";
+import { FakeGateway } from "./fake-gateway.js";
 
 const REPLAYED = { replayed: true };
 const OVERFLOW = { patterns: ["a"], bytes: 9, reason: "overflow", recoverable: true };
@@ -110,29 +110,6 @@ describe("a repair, while the log loses its end,", () => {
   beforeEach(async () => {
     gate.on("a", record, null, { overflow: "drop" });
     await begin();
-  });
-
-  const gap = (from, to, count) => gateway.emit("gap", { ...OVERFLOW, from, to, count });
-
-  it("is given up if it reaches above that, and reported as lost", async () => {
-    gap(101, 104, 4);
-    await gateway.answer("replay", page([101], 102));
-    await gateway.until(() => gateway.requests.length === 1, "the next page");
-    rolledBack(102, 104, "e2");
-    await gateway.answer("replay", page([102, 103, 104]));
-    await settle();
-    assert.deepEqual(seen, ["overflow 101-104", 101, "overflow 101-104", "rolled_back 103-104"]);
-    assert.deepEqual(resyncs.map(({ reason, count }) => [reason, count]), [["overflow", 3], ["rolled_back", 2]]);
-    assert.deepEqual(gateway.requests, []);
-  });
-
-  it("continues when another epoch is the only change", async () => {
-    gap(101, 102, 2);
-    await gateway.answer("replay", page([101], 102, "e2"));
-    gateway.emit("cursor", { epoch: "e2", offset: 103 });
-    assert.equal((await gateway.answer("replay", page([102], null, "e2"))).epoch, "e2");
-    await gateway.until(() => gate.state.missed === 0, "the end of the repair");
-    assert.deepEqual([seen, resyncs], [["overflow 101-102", 101, 102], []]);
   });
 
   it("by hand asks again for the page that was under way, in the epoch that it meant", async () => {

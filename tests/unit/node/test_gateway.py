@@ -8,6 +8,7 @@ from typing import Any
 
 import gevent
 import pytest
+import structlog
 from gevent.event import Event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings.settings import Settings
 from tests.support.any_json import BODIES, FIELDS, TEXT, VALUES
 from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
@@ -659,8 +661,13 @@ def test_an_open_redis_on_another_machine_is_warned_of(gateway_on_model: StartGa
     assert [line["at"] for line in lines if line["event"] == "Redis without a password"] == ["192.0.2.1:6379"]
 
 
-def test_a_request_to_another_host_is_counted_and_the_operator_reads_the_setting(gateway: GatewayOnModel) -> None:
+def test_a_request_to_another_host_is_counted_and_the_operator_reads_the_setting(
+    gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line in ten seconds, because strangers can cause it."""
+    # The logger of the module keeps the configuration of its first line, which an earlier test may have replaced.
+    monkeypatch.setattr("headgate.runtime.logging._log", structlog.get_logger())
+    monkeypatch.setattr("headgate.runtime.logging._log_throttle", LogThrottle())
     name, application = "headgate_hosts_refused_total", gateway.gateway.wsgi_app(lambda *_: [b""])
     before = REGISTRY.get_sample_value(name) or 0
     with capture_logs() as lines:

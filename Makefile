@@ -153,7 +153,7 @@ py-test: ## All Python tests, end to end included
 # direct them, which takes a fifth more of the processor.
 HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py \
 	tests/unit/redis/test_lineage_model.py tests/unit/transport/test_fuzz.py tests/unit/node/test_garbage.py
-FIRST_HALF := $(addprefix tests/unit/,auth cli consumers events node redis server transport)
+FIRST_HALF := $(addprefix tests/unit/,auth cli consumers node redis server transport)
 py-test-unit-1: HALF := $(FIRST_HALF)
 py-test-unit-2: HALF := tests/contract $(filter-out $(FIRST_HALF) %/__pycache__,$(wildcard tests/unit/*))
 $(UNIT_TESTS): $(DEV) build

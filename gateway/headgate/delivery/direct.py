@@ -40,7 +40,7 @@ class Run(NamedTuple):
     writes: int  # one for each client
     times: list[tuple[int, int]]  # matched events by their time, [(ms since 1970, events), …]
     tallied: list[tuple[int, int]]  # matched events with a tally, [(offset, clients), …]
-    # The clients whose sockets took only the first bytes of their frames, or broke. The fan-out continues with these.
+    # Clients with a socket that took only the first bytes of its frames, or broke. The fan-out continues with these.
     left: list[tuple[Client, int, OSError | None, list[Frame]]]
     crowd: bool  # the next event has too many clients; the fan-out joins it with what follows
     full: bool  # the next event is left for another call, as other work comes first

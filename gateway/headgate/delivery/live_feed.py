@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, islice
-from operator import attrgetter
+from itertools import islice
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -393,5 +392,14 @@ class LiveFeed:
 
 def record_latency(histogram: Histogram, events: Sequence[Matched], now_ms: float) -> None:
     """Record the age of events just written to their last client. Runs of events with the same time take one record."""
-    for time_ms, same in groupby(events, key=attrgetter("frame.time_ms")):
-        histogram.record((now_ms - time_ms) / 1000, len(list(same)))
+    # A loop, as `itertools.groupby` takes more than twice as long (1.7 µs instead of 0.7 for one event).
+    time_ms, times = 0, 0
+    for matched in events:
+        if matched.frame.time_ms == time_ms:
+            times += 1
+            continue
+        if times:
+            histogram.record((now_ms - time_ms) / 1000, times)
+        time_ms, times = matched.frame.time_ms, 1
+    if times:
+        histogram.record((now_ms - time_ms) / 1000, times)

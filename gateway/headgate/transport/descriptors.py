@@ -26,9 +26,9 @@ def descriptor_limit() -> int | None:
 
 
 def has_room(listener_fd: int) -> bool | None:
-    """Return whether a client may have the next descriptor, whose number is that of a duplicate of `listener_fd`.
+    """Return whether a client may have the next descriptor, or None if there is none at all.
 
-    Returns None if there is none at all.
+    A duplicate of `listener_fd` shows the number of the next one.
     """
     if (limit := descriptor_limit()) is None:
         return True

@@ -34,10 +34,10 @@ RECORD_BYTES = 16384
 
 
 class TlsSocket:
-    """The methods of a non-blocking plain socket for a TLS socket, whose handshake is part of the first `recv`.
+    """Gives a TLS socket the methods of a plain non-blocking one. The handshake is part of the first calls of `recv`.
 
-    After BlockingIOError the next bytes sent must begin with the same ones, as OpenSSL has encrypted them. `closed` is set by
-    `close`.
+    After a BlockingIOError of `send`, the next call must begin with the same bytes, because OpenSSL has encrypted them already.
+    `close` sets `closed`.
     """
 
     def __init__(self, tls: gevent.ssl.SSLSocket) -> None:

@@ -173,7 +173,7 @@ export async function openIndexedDbStore(queue, bounds) {
         return acts;
       };
       try {
-        return await navigator.locks.request(name, staying, begin);
+        return await navigator.locks.request(name, { signal: staying.signal }, begin);
       } catch (error) {
         // The last step of `act` ends before another turn begins.
         await acts.catch(() => {});

@@ -16,6 +16,7 @@ from gevent import pywsgi
 from headgate.events.wire.frames import Frame
 from headgate.socketio.other_servers import detach_any
 from headgate.transport.detach import Detached, detach
+from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import with_tls
@@ -161,6 +162,20 @@ def test_a_peer_that_speaks_no_tls_is_dropped(contexts: tuple[Any, Any]) -> None
             pass
     while len(server.connections):
         gevent.sleep(0)
+    server.stop()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"], ids=["silent", "unfinished"])
+def test_a_peer_that_does_not_finish_its_handshake_is_dropped(contexts: tuple[Any, Any], sent: bytes) -> None:
+    """At the deadline for the head of a request, which includes the handshake."""
+    limits = HttpLimits(header_deadline_s=0.05, keep_alive_s=3600)
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], ssl_context=contexts[0], limits=limits)
+    server.start()
+    peer = gevent.socket.create_connection(("127.0.0.1", server.server_port))
+    peer.sendall(sent)
+    with suppress(ConnectionResetError):
+        assert peer.recv(100) == b""
+    assert len(server.connections) == 0
     server.stop()
 
 

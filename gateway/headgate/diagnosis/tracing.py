@@ -152,7 +152,7 @@ class _Search:
     def trace(self, wanted: str) -> Trace:
         head = EventLog(self._namespace, self._client, 0).head("")
         lineage = head.lineage or Lineage(head.epoch, {}, {})
-        offset, fields = _find(self._client, self._namespace, wanted, self._late, self._charge)
+        offset, fields = _find(self._client, self._namespace, wanted, head.offset, self._late, self._charge)
         topic = fields.get(b"topic", b"").decode("ascii", "replace")
         time_ms = time_or_zero(fields.get(b"time", b""))
         event_id = fields.get(b"id", b"").decode("utf-8", "replace")
@@ -286,7 +286,7 @@ def epoch_of(lineage: Lineage, offset: int) -> str:
 
 
 def _find(
-    client: Client, namespace: str, wanted: str, late: Callable[[], bool], charge: Callable[[int], None]
+    client: Client, namespace: str, wanted: str, newest: int, late: Callable[[], bool], charge: Callable[[int], None]
 ) -> tuple[int, Mapping[bytes, bytes]]:
     """Return offset and fields of the event at that offset, or of the newest with that id."""
     try:
@@ -299,7 +299,7 @@ def _find(
         if fields := _fields(client, namespace, offset):
             return offset, fields
     if search.at_end:
-        raise NoSuchEvent(f"no event {wanted[:80]} in the log of {namespace}, which holds {search.looked}")
+        raise NoSuchEvent(f"no event {wanted[:80]} in the log of {namespace}, which holds {search.looked}, up to offset {newest}")
     among = f"no event {wanted[:80]} among the newest {search.looked} of {namespace}"
     if search.looked < MAX_EVENTS:
         raise BusUnavailable(f"{among}, and no time to look further back; try again, or give its offset")

@@ -163,7 +163,7 @@ def test_an_event_is_found_by_its_id_and_by_its_offset(answers: Answers) -> None
     """Digits without such an offset count as an id."""
     assert (of("id-12").offset, of("12").id, of("id-3").epoch) == (12, "id-12", "e1")
     for missing in ("id-99", "99"):
-        with pytest.raises(NoSuchEvent, match="which holds 20"):
+        with pytest.raises(NoSuchEvent, match="which holds 20, up to offset 20"):
             of(missing)
 
 

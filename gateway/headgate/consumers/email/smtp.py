@@ -34,7 +34,6 @@ PORTS = {"starttls": 587, "tls": 465, "none": 25}
 MAX_REPLY_BYTES = 64 * 1024
 _DONE, _GO_ON = 250, 354
 SHOWN_CHARACTERS = 200
-_AGREED = frozenset({250, 251, 252})
 _CLOSING, _TOO_LARGE = 421, 552
 # The login is missing, too weak or refused (RFC 4954, section 6), at any stage.
 _LOGIN = frozenset({530, 534, 535, 538})
@@ -299,14 +298,14 @@ class _SmtpTls(_Smtp, smtplib.SMTP_SSL):
 
 
 def judge(stage: str, code: int, answer: bytes | str) -> None:
-    """Return on success.
+    """Return on success, any 2xx. The first digit decides (RFC 5321, section 4.2.1), because a repeated mail is a duplicate.
 
     Raises:
         Retry: a temporary refusal (4xx), or an answer that is not SMTP.
         Reject: a permanent refusal of this mail (5xx).
         RefusesUs: the answer refuses us and not this mail.
     """
-    if code in _AGREED:
+    if 200 <= code < 300:
         return
     line = first_line(answer)
     # Every mail has the same sender, so a refusal of the sender is not due to the event, except by the size that MAIL announces.

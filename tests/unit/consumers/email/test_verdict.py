@@ -11,8 +11,8 @@ from headgate.consumers.email.smtp import MESSAGE, RECIPIENT, SENDER, RefusesUs,
 # Stages, codes, and their meaning.
 EACH = (SENDER, RECIPIENT, MESSAGE)
 VERDICTS: list[tuple[Sequence[str], Sequence[int], type[Exception] | None]] = [
-    (EACH, (250, 251, 252), None),  # 251 and 252 promise delivery as 250 does
-    (EACH, (-1, 220, 354, 450, 451, 452), Retry),  # they say nothing against the mail for good
+    (EACH, (200, 220, 250, 251, 252), None),  # a mail that was taken with any 2xx must not go again
+    (EACH, (-1, 354, 450, 451, 452), Retry),  # they say nothing against the mail for good
     (EACH[1:], (500, 550, 551, 552, 553, 554, 571), Reject),
     ((SENDER,), (500, 501, 550, 553, 554), RefusesUs),  # every mail has the same sender, so the set-up is at fault
     ((SENDER,), (552,), Reject),  # MAIL announces the size

@@ -45,6 +45,10 @@ class MemoryPostbox:
             raise self.refusals.pop(0)
         self.mails.append(Received(mail.sender, [mail.recipient], mail.content, accepted=True))
 
+    def pause_s(self) -> float:
+        """As MailServer."""
+        return 7.0 if self.refusals else 0.0
+
     def close(self) -> None:
         """As MailServer."""
 

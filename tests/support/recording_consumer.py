@@ -22,6 +22,7 @@ class Recorder(Consumer):
     script: Script
     parts: Callable[[Delivery], Sequence[str]]
     digest: Callable[[str, Sequence[Delivery]], Defer | None]
+    pausing_s = 0.0
 
     def start(self) -> None:
         self.calls.append("start")
@@ -44,6 +45,9 @@ class Recorder(Consumer):
             self.pages.append(list(deliveries))
         for delivery in deliveries:
             type(self).script(delivery)
+
+    def pause_s(self) -> float:
+        return self.pausing_s
 
     def tick(self) -> None:
         self.calls.append("tick")

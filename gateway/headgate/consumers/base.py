@@ -220,6 +220,13 @@ class Consumer:
         """
         raise NotImplementedError
 
+    def pause_s(self) -> float:
+        """Return how long the receiver takes nothing at all from this object; 0 if it does.
+
+        While it takes work from another thread of this process, this thread leaves the work to that one.
+        """
+        return 0.0
+
     def tick(self) -> None:
         """Called every `tick_s` between deliveries, in the worker's thread, even without deliveries."""
 

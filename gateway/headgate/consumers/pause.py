@@ -26,8 +26,12 @@ class Pause:
 
     def check(self, now_s: float) -> None:
         """Return if an attempt may be made. During a pause, raises Retry with the trouble of the last attempt."""
-        if now_s < self._until_s:
-            raise Retry(self._trouble, after_s=self._until_s - now_s)
+        if left_s := self.left_s(now_s):
+            raise Retry(self._trouble, after_s=left_s)
+
+    def left_s(self, now_s: float) -> float:
+        """Return how long the pause still lasts, 0 if there is none."""
+        return max(0.0, self._until_s - now_s)
 
     def begin(self, began_s: float, now_s: float, trouble: str) -> Retry:
         """Record an attempt that began and failed at these times, and return the Retry for its task."""

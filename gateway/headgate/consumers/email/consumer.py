@@ -101,6 +101,9 @@ class Email(Consumer):
             self._send(mail, deliveries[0], "digest")
         return hold
 
+    def pause_s(self) -> float:
+        return self._postbox.pause_s()
+
     def preview(self, delivery: Delivery) -> str:
         """Return the mail as text, without sending it or contacting any server."""
         try:

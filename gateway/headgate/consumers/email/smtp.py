@@ -104,6 +104,10 @@ class MailServer:
             raise
         self._pause.end()
 
+    def pause_s(self) -> float:
+        """Return how long no mail is tried, after failures without service."""
+        return self._pause.left_s(self._now())
+
     def close(self) -> None:
         """Say goodbye and close the connection, without waiting for an answer. Idempotent."""
         if self._smtp is not None:

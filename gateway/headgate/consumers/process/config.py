@@ -160,7 +160,7 @@ def load_type(type_name: str) -> type[Consumer]:
         raise ValueError(advised or f"cannot be imported: {type(error).__name__}: {show(str(error))}") from error
     if not isinstance(loaded, type) or not issubclass(loaded, Consumer):
         raise ValueError("expected a class that derives from headgate.consumers.Consumer")
-    for name in ("start", "keys", "handle", "handle_together", "handle_many", "tick", "close"):
+    for name in ("start", "keys", "handle", "handle_together", "handle_many", "pause_s", "tick", "close"):
         if iscoroutinefunction(getattr(loaded, name)):
             raise ValueError(f"expected {name} to be a method that may block, not a coroutine (async def)")
     if not dataclasses.is_dataclass(loaded.Options) or not all("read" in f.metadata for f in dataclasses.fields(loaded.Options)):

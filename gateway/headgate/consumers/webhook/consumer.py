@@ -182,6 +182,9 @@ class Webhook(Consumer):
         }
         judge(self._post.post(headers, body), self._target.origin)
 
+    def pause_s(self) -> float:
+        return self._post.pause_s()
+
     def preview(self, delivery: Delivery) -> str:
         return f"POST {self._target}\nwebhook-id: {delivery.identity}\n\n{encode_body(delivery).decode()}"
 

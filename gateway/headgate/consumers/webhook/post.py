@@ -131,6 +131,10 @@ class HttpPost:
             self._pause.until(self._now() + answer.retry_after_s, f"{self._target.origin} asked for a pause")
         return answer
 
+    def pause_s(self) -> float:
+        """Return how long no request is sent, after failures or because the target asked for it."""
+        return self._pause.left_s(self._now())
+
     def close(self) -> None:
         """Close the connection, if there is one. Idempotent."""
         if self._connection is not None:

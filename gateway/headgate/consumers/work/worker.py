@@ -47,6 +47,9 @@ IDLE_S = 0.5
 SHORTEST_WAIT_S = 0.01
 # Faults of the consumer's code in one task before it is set aside.
 MAX_FAULTS = 5
+# For so long after the last success in this process, a worker in a pause leaves the work to the others. Afterwards it defers the
+# events, so that they are not trimmed from the log.
+RECENT_S = 30.0
 # Attempts with an unknown outcome (the answer was lost, or the process ended), and so the most copies for a receiver.
 MAX_UNKNOWN = 3
 # Maximum tasks of one event.
@@ -65,6 +68,18 @@ _BusError = (BusUnavailable, BusRefused)
 
 class Abandoned(Exception):
     """The drain took too long while an answer waited for Redis. The work stays leased."""
+
+
+class Together:
+    """What the workers of a consumer in one process share.
+
+    `taking` is held by the worker that takes a page. That worker keeps it while it handles a task that one more lost process
+    would make `poison`, so that no concurrent task is blamed. `succeeded_s` is when one of them last did its work.
+    """
+
+    def __init__(self) -> None:
+        self.taking = threading.Lock()
+        self.succeeded_s = -math.inf
 
 
 class Leases:
@@ -147,8 +162,6 @@ class Worker:
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.
         abandoned: set when it must no longer wait for Redis.
-        taking: held by the worker of this process that takes a page. That worker keeps it while it handles a task that
-            one more lost process would make `poison`, so that no concurrent task is blamed.
     """
 
     def __init__(
@@ -159,11 +172,11 @@ class Worker:
         log: ThrottledLog,
         stopping: threading.Event,
         abandoned: threading.Event,
-        taking: threading.Lock,
+        together: Together,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
         self._metrics, self._log = _Metrics(spec.name), log
-        self._stopping, self._abandoned, self._taking = stopping, abandoned, taking
+        self._stopping, self._abandoned, self._together = stopping, abandoned, together
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
@@ -240,17 +253,24 @@ class Worker:
             self._store.open(self._spec.runner.start)
             self._opened = True
         self._until_answered(self._store.confirm)
+        if (pause_s := self._pause_s(consumer)) > 0:
+            self._stopping.wait(min(pause_s, IDLE_S))
+            return
         now_s = time.monotonic()
         self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
         if self._next_page_s > now_s and self._stopping.wait(self._next_page_s - now_s):
             return
         with ExitStack() as taking:
-            taking.enter_context(self._taking)
+            taking.enter_context(self._together.taking)
             asked_s = awake_or_asleep_s()
             page = self._take()
             if page is None or not any(_is_last_chance(leased) for leased in page.work):
                 taking.close()
             self._handle_page(consumer, page, asked_s)
+
+    def _pause_s(self, consumer: Consumer) -> float:
+        """Return how long to leave the work to the other workers of this process."""
+        return consumer.pause_s() if time.monotonic() - self._together.succeeded_s < RECENT_S else 0.0
 
     def _take(self) -> Page | None:
         # A page whose answer is lost counts as a delivery of its tasks, and an outage of three leases would make poison of work
@@ -351,7 +371,7 @@ class Worker:
         left: list[LeasedTask] = []
         for group in groups:
             full = self._waiting >= self._spec.runner.max_waiting and group[0].in_log
-            if self._stopping.is_set() or full:
+            if self._stopping.is_set() or full or self._pause_s(consumer) > 0:
                 left += group
                 continue
             if not self._begins(group):
@@ -401,6 +421,7 @@ class Worker:
         else:
             self._metrics.handled.inc(len(group))
             if answer is None or delay_ms is None:
+                self._together.succeeded_s = time.monotonic()
                 self._finish(group)
                 if self._routing is not None:
                     self._routing.sent([self._delivery(leased) for leased in group])

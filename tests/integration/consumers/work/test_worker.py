@@ -445,6 +445,29 @@ def test_no_other_worker_takes_work_beside_a_task_that_one_more_lost_process_wou
     assert not worker.taking.locked()
 
 
+def test_a_worker_in_a_pause_leaves_the_work_to_the_others_while_they_succeed(site: Site) -> None:
+    """It returns the rest of its page, and takes no further one, until half a minute after their last success.
+
+    Otherwise the workers that a server refuses for its limit of connections would defer what the others could send.
+    """
+
+    def script(delivery: Delivery) -> None:
+        if delivery.value() > 1:
+            site.recorder.pausing_s = 3600.0
+            raise Retry("421 too many connections", 3600.0)
+
+    site.recorder.script = staticmethod(script)
+    worker = site.make()
+    site.publisher.publish_many([("a", 1), ("a", 2), ("a", 3), ("a", 4)])
+    worker.work()
+    worker.work()
+    assert (site.values(), worker.waiting()) == ([1, 2], 1)
+
+    site.clock.move(workers.RECENT_S)
+    worker.work()
+    assert (site.values(), worker.waiting()) == ([1, 2, 3, 4], 3)
+
+
 def test_an_attempt_of_unknown_outcome_is_repeated_twice_and_no_sooner_than_the_last_wait(site: Site) -> None:
     """Then it may have been done, and is repeated no further. The count is kept in Redis, as each attempt has another worker."""
     outcomes = [OutcomeUnknown("no answer"), Retry("451"), OutcomeUnknown("no answer"), OutcomeUnknown("reset")]

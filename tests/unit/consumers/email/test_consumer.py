@@ -210,6 +210,13 @@ def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, postb
     assert len(postbox.mails) == 2
 
 
+def test_it_pauses_with_its_mail_server(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
+    """So the worker leaves mails to others."""
+    assert mailer().pause_s() == 0
+    postbox.refusals = [Retry("421")]
+    assert mailer().pause_s() == 7
+
+
 @pytest.mark.parametrize("limits", [{"digest_s": 60}, {"rate": 1}, {"digest_s": 60, "rate": 1}])
 def test_a_mail_from_before_a_kill_goes_as_before(limits: dict[str, int], mailer: MakeMailer, postbox: MemoryPostbox) -> None:
     """At once, under its Message-ID. Joined to a digest it would be a double that no server recognises."""

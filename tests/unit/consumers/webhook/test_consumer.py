@@ -32,6 +32,9 @@ class MemoryPost:
         self.requests.append(({name.lower(): value for name, value in headers.items()}, body))
         return self.answers.pop(0) if self.answers else Answer(200, None)
 
+    def pause_s(self) -> float:
+        return 7.0 if self.answers else 0.0
+
     def close(self) -> None:
         pass
 
@@ -137,6 +140,13 @@ def test_a_text_that_is_no_secret_is_refused_and_not_quoted(text: str) -> None:
 
 
 # Answers -------------------------------------------------------------------------------------------------------------------
+
+
+def test_it_pauses_with_its_receiver(post: MemoryPost) -> None:
+    """So the worker leaves events to others."""
+    assert make(post).pause_s() == 0
+    post.answers = [Answer(429, 7.0)]
+    assert make(post).pause_s() == 7
 
 
 def test_an_answer_is_judged_with_the_receivers_origin(post: MemoryPost) -> None:

@@ -183,7 +183,7 @@ def test_a_retry_after_holds_back_everything_that_goes_there() -> None:
     assert [post.post({}, b"{}").status for _ in range(2)] == [410, 429]
 
     network.clock.now_s += 10
-    assert paused_s(post, "asked for a pause") == 20
+    assert paused_s(post, "asked for a pause") == post.pause_s() == 20
     assert len(network.connected) == 2
 
     network.clock.now_s += 20

@@ -143,10 +143,7 @@ class Engine:
     def handle_request(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one HTTP request of the Engine.IO path."""
         answer = self._answered(environ, start_response)
-        if not isinstance(answer, Answer):
-            return answer
-        start_response(answer.status, list(answer.headers))
-        return [answer.body]
+        return answer(environ, start_response) if isinstance(answer, Answer) else answer
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (http_routes.py). Returns None after a session has taken the socket.

@@ -272,7 +272,7 @@ class Engine:
             )
         max_packets = limits.inbound_burst if limits.inbound_per_s else None
         try:
-            session.long_poll.post(lambda: eio.split_packets(environ["wsgi.input"].read(length).decode(), max_packets))
+            session.long_poll.post(lambda: eio.split_packets(_read(environ, length).decode(), max_packets))
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
             raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
@@ -288,6 +288,14 @@ def _written(session: Session, body: bytes) -> Iterator[bytes]:
         yield body
     except GeneratorExit:
         session.end(TRANSPORT_ERROR, abort=True)
+
+
+def _read(environ: WSGIEnvironment, size: int) -> bytes:
+    """Return the body of a request. Raises ValueError if it ends early, which gunicorn's reader does not report."""
+    body: bytes = environ["wsgi.input"].read(size)
+    if len(body) < size:
+        raise ValueError("the body ends too early")
+    return body
 
 
 def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Answer:

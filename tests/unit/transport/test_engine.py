@@ -357,6 +357,13 @@ class TestBodies:
         turn()
         assert (engine.messages, engine.ends) == ([], ["transport error"])
 
+    @pytest.mark.parametrize("half", [b"4half", b"4whole\x1ebAAEC", b""])
+    def test_a_body_that_breaks_off_without_an_error_ends_the_session(self, engine: Engine, polling: str, half: bytes) -> None:
+        """gunicorn's reader returns the bytes that came. They may look like whole packets."""
+        assert engine.ask(polling, "POST", half, CONTENT_LENGTH="100").status == "400 Bad Request"
+        turn()
+        assert (engine.messages, engine.ends) == ([], ["transport error"])
+
 
 class TestEnds:
     """The end of a session, reported by HTTP."""

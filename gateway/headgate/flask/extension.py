@@ -5,17 +5,19 @@
 
 Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options.
 
-A process serves browsers if gevent has patched it, as `headgate serve` does. It listens to the bus from the first request on, or
-from `gate.start()`, which `headgate serve` calls. In any other process that imports the application (`flask run`, `flask shell`,
-a test client, a Celery worker, a cron job) `publish`, `revoke` and the application's own routes work. Such a process starts
-nothing, does not import gevent, connects to Redis at the first publish, and refuses browsers that connect.
+A process serves browsers if gevent has patched it, as `headgate serve` does, and the extra `server` is installed. It listens to
+the bus from the first request on, or from `gate.start()`, which `headgate serve` calls. In any other process that imports the
+application (`flask run`, `flask shell`, a test client, a Celery worker, a cron job) `publish`, `revoke` and the application's own
+routes work. Such a process starts nothing, does not import gevent, connects to Redis at the first publish, and refuses browsers
+that connect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
+from importlib import import_module
 from inspect import iscoroutinefunction, signature
 from itertools import product
 from threading import Lock
@@ -32,7 +34,7 @@ from headgate.events.numbers import check_flag
 from headgate.events.topic import check_pattern, check_topic
 from headgate.events.wire.requests import MAX_OFFSET, Replay
 from headgate.flask.page_files import add_page_files
-from headgate.installation import needing
+from headgate.installation import MissingExtra, needing
 from headgate.redis.pauses import PUBLISHES
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
@@ -132,7 +134,7 @@ class Headgate:
         self._settings = settings
         app.extensions["headgate"] = self
         self._app = app
-        if is_patched():
+        if _cannot_serve() is None:
             _ = self.gateway  # created now, so that a fault appears at the start and not at the first request
             # Flask never sees a request for a socket, so no code of the application can come first.
             from headgate.transport.http_routes import NeverWaits  # imported here, because the package needs gevent
@@ -147,14 +149,14 @@ class Headgate:
         """The gateway of the application, in a process that can serve browsers.
 
         Raises:
-            RuntimeError: `init_app` was not called, or gevent has not patched this process. The message gives the remedy.
+            RuntimeError: `init_app` was not called, gevent has not patched this process, or the extra `server` is not installed.
+                The message gives the remedy.
         """
         if self._gateway is None:
             settings = self._attached()
-            if not is_patched():
-                raise RuntimeError(NOT_PATCHED)
-            with needing("server", "serving browsers"):
-                from headgate.node.gateway import Gateway  # imported here, because it imports gevent
+            if (reason := _cannot_serve()) is not None:
+                raise RuntimeError(reason)
+            from headgate.node.gateway import Gateway  # imported here, because it imports gevent
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)
@@ -409,8 +411,8 @@ class Headgate:
 
     def ready(self) -> Health:
         """Return `{ready, bus, namespaces}`, whether events flow. Never waits. Not ready in a process without browsers."""
-        if self._gateway is None and not is_patched():
-            return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
+        if self._gateway is None and (reason := _cannot_serve()) is not None:
+            return {"ready": False, "bus": "down", "error": reason, "namespaces": {}}
         return self.gateway.ready()
 
     def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
@@ -474,7 +476,7 @@ class Headgate:
                 environ["PATH_INFO"] = SOCKET_PATH
             own = _own_paths(app) if own is None else own  # at the first request an application has all its routes
             is_ours = _is_ours(environ) and environ["PATH_INFO"] not in own
-            if self._gateway is None and not is_patched():
+            if self._gateway is None and _cannot_serve() is not None:
                 return self._refuse(app, environ, start_response) if is_ours else inner(environ, start_response)
             gateway = self.gateway
             gateway.start()
@@ -507,6 +509,21 @@ class Headgate:
         from headgate.transport.http_answers import error_answer
 
         return readable_by_pages(self._attached(), error_answer(status, error), environ)
+
+
+def _cannot_serve() -> str | None:
+    """Return the reason why this process cannot serve browsers, with the remedy, or None if it can."""
+    return _missing_extra() if is_patched() else NOT_PATCHED
+
+
+@cache
+def _missing_extra() -> str | None:
+    try:
+        with needing("server", "serving browsers"):
+            import_module("headgate.node.gateway")
+    except MissingExtra as error:
+        return str(error)
+    return None
 
 
 def _function(value: T, name: str, *arguments: str) -> T:

@@ -1,6 +1,8 @@
 """The Flask extension in a process without a gateway: a worker of a web server, Celery, cron. It has no Redis."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -13,6 +15,7 @@ from headgate.auth.identity import Identity, PageRequest
 from headgate.auth.repair import read_regrants
 from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
 from headgate.flask.extension import SOCKET_PATH, Headgate
+from headgate.installation import install_command
 from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import RoutedRequest
@@ -132,6 +135,21 @@ def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgat
         assert "patch" not in refused.json["error"]["message"]
     assert client.get("/").text == "hello"
     assert gate.ready()["ready"] is False
+
+
+def test_a_patched_process_without_the_extra_publishes_and_refuses_browsers() -> None:
+    """As in a gevent worker of gunicorn, uWSGI or Celery, with gevent and Flask but without the gateway's other packages."""
+    code = (
+        "from gevent import monkey\nmonkey.patch_all()\nimport sys\nsys.modules['structlog'] = None\n"
+        "from flask import Flask\nfrom headgate import BusUnavailable, Headgate\n"
+        "app = Flask('shop')\napp.config['HEADGATE_REDIS_URL'] = 'redis://127.0.0.1:1'\ngate = Headgate(app)\n"
+        "print(app.test_client().get('/socket.io/').status_code)\nprint(gate.ready()['error'])\n"
+        "try:\n    gate.publish('orders.1', 1)\nexcept BusUnavailable:\n    print('tried')"
+    )
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said.splitlines() == ["501", f"serving browsers needs the package structlog: run {install_command('server')}", "tried"]
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, need_namespace, open_redis, redis_option, seconds, with_options
+from .options import json_option, namespace_option, need_namespace, redis_option, seconds, with_options
 from .output import echo, paint, print_json, wants_json
 
 if TYPE_CHECKING:
@@ -23,34 +21,22 @@ if TYPE_CHECKING:
     from headgate.events.event import Event
     from headgate.redis.lineage import Entry
     from headgate.redis.log import EventLog
+    from headgate.redis.log_walk import Gap
     from headgate.redis.questions import AtBrowsers
 
 EXPECTED = "an offset such as 1200, a time ago such as 10m, or a time such as 2026-11-23T09:00 (UTC: …Z)"
+# Between two attempts to listen, while Redis answers other commands.
+RECONNECT_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
-    """Either an offset or a time in milliseconds since 1970."""
-
-    offset: int | None = None
-    time_ms: int | None = None
-
-    def first(self, log: EventLog) -> int:
-        """Return the offset of the first event from that position. Waits for Redis."""
-        if self.offset is not None:
-            return max(self.offset, 1)
-        assert self.time_ms is not None
-        return log.first_since(self.time_ms)
-
-
-def read_since(text: str, now_s: float) -> Since:
-    """Return the position in a text. A time without a zone is local time. Raises click.BadParameter for an invalid text."""
+def read_since(text: str, now_s: float) -> int | datetime:
+    """Return the offset or time in a text. A time without a zone is local. Raises click.BadParameter for an invalid text."""
     if re.fullmatch(r"[0-9]{1,15}", text):
-        return Since(offset=int(text))
+        return int(text)
     if re.fullmatch(r"[0-9]{1,9}[smhd]", text):
-        return Since(time_ms=round((now_s - seconds(text)) * 1000))
+        return datetime.fromtimestamp(max(0.0, now_s - seconds(text)), UTC)
     try:
-        return Since(time_ms=round(datetime.fromisoformat(text).timestamp() * 1000))
+        return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r}: expected {EXPECTED}") from None
 
@@ -66,17 +52,18 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
     import time
 
     from headgate.diagnosis.live_events import LiveEvents
-    from headgate.errors import HeadgateError
+    from headgate.errors import BusUnavailable, HeadgateError
     from headgate.events.event import decode_message
-    from headgate.events.topic import check_namespace, check_topic, matches
+    from headgate.events.topic import check_topic, matches
+    from headgate.redis.log_walk import Gap
     from headgate.services.publisher import find_redis_url
+    from headgate.services.subscriber import MAX_WAIT_S, Subscriber
     from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
     begin = None if since is None else read_since(since, time.time())
-    namespace = check_namespace(namespace)
+    after = max(begin, 1) - 1 if isinstance(begin, int) else begin
     url = redis_url or find_redis_url()
     shows_times = sys.stdout.isatty() if times is None else times
-
     left = count
 
     def show(event: Event) -> None:
@@ -85,24 +72,44 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
         if left is not None and (left := left - 1) == 0:
             sys.exit(0)
 
-    live = click.get_current_context().with_resource(closing(LiveEvents(url, namespace, pattern)))
-    past = None if begin is None else _Past(url, namespace, pattern, begin, show)
-    if past is not None:
-        past.show_all()
-    live.listen()
-    if past is not None:
-        past.show_all()  # events that came before the subscription
-    _warn_if_unknown(url, namespace)
-    echo(f"listening to {pattern} in {namespace}", err=True)
-    for channel_topic, message in live.read():
+    def show_log() -> None:
+        for item in log:
+            if isinstance(item, Gap):
+                echo(_gap_line(item), err=True)
+            else:
+                show(item)
+
+    def show_unlogged(channel_topic: str, message: bytes) -> None:
         try:
             topic = check_topic(channel_topic)
             if matches(pattern, topic):
                 event = decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, time.time_ns() // 1_000_000)
-                if past is None or past.is_new(event):
+                if event.offset is None:
                     show(event)
         except HeadgateError as error:
             echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+
+    log = Subscriber(url, pattern, since=after, namespace=namespace, wait_s=0, patience_s=MAX_WAIT_S)
+    click.get_current_context().with_resource(closing(log))
+    is_listening = False
+    while True:
+        try:
+            with closing(LiveEvents(url, namespace, pattern)) as live:
+                live.listen()
+                show_log()
+                if not is_listening:
+                    _warn_if_unknown(url, namespace)
+                    echo(f"listening to {pattern} in {namespace}", err=True)
+                    is_listening = True
+                for messages in live.read():
+                    show_log()
+                    for channel_topic, message in messages:
+                        show_unlogged(channel_topic, message)
+        except BusUnavailable:
+            if not is_listening:
+                raise
+            show_log()  # waits for Redis, and reports that
+            time.sleep(RECONNECT_S)
 
 
 @click.command()
@@ -128,7 +135,7 @@ def replay(pattern: str, since: str | None, until: str | None, namespace: str, r
     if end is None:
         last = log.end()[1]
     else:
-        last = end.offset if end.offset is not None else end.first(log) - 1
+        last = end if isinstance(end, int) else _first(log, end) - 1
     for event in log.events(pattern, 1 if begin is None else _begin(log, begin), last, _warn_aside):
         echo(_event_line(event))
 
@@ -148,39 +155,32 @@ def _warn_if_unknown(url: str, namespace: str) -> None:
         pass
 
 
-class _Past:
-    """The logged events before the live ones. Recognizes a live event among them."""
-
-    def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
-        from headgate.redis.log import EventLog
-
-        self._log = EventLog(namespace, open_redis(url))
-        self._pattern, self._show = pattern, show
-        self._epoch, self._upto = self._log.end()[0], _begin(self._log, begin) - 1
-
-    def show_all(self) -> None:
-        """Show the logged events after the shown ones."""
-        upto = self._log.end()[1]
-        for event in self._log.events(self._pattern, self._upto + 1, upto, _warn_aside):
-            self._show(event)
-        self._upto = max(self._upto, upto)
-
-    def is_new(self, event: Event) -> bool:
-        """Return whether a live event was not shown yet."""
-        return event.offset is None or event.epoch != self._epoch or event.offset > self._upto
+def _first(log: EventLog, time: datetime) -> int:
+    """Return the offset of the first event from that time on. Waits for Redis."""
+    return log.first_since(round(time.timestamp() * 1000))
 
 
-def _begin(log: EventLog, since: Since) -> int:
+def _begin(log: EventLog, since: int | datetime) -> int:
     """Return the offset of the first event. Report a given one that the log does not hold."""
-    first = since.first(log)
-    if since.offset is not None:
-        entries, newest = log.page(first - 1, None, 1), log.end()[1]
-        oldest = entries[0].offset if entries else newest + 1
-        if oldest > first:
-            echo(f"the log no longer holds the events from offset {first} to {oldest - 1}", err=True)
-        elif first > newest + 1:
-            echo(f"offset {first} is beyond the newest event of this log, {newest}", err=True)
+    if not isinstance(since, int):
+        return _first(log, since)
+    first = max(since, 1)
+    entries, newest = log.page(first - 1, None, 1), log.end()[1]
+    oldest = entries[0].offset if entries else newest + 1
+    if oldest > first:
+        echo(f"the log no longer holds the events from offset {first} to {oldest - 1}", err=True)
+    elif first > newest + 1:
+        echo(f"offset {first} is beyond the newest event of this log, {newest}", err=True)
     return first
+
+
+def _gap_line(gap: Gap) -> str:
+    offsets = f"from offset {gap.first} to {gap.last}"
+    return {
+        "trimmed": f"the log no longer holds the events {offsets}",
+        "quarantined": f"set aside the event at offset {gap.first}",
+        "rolled_back": f"Redis has lost the events {offsets}",
+    }.get(gap.reason, "the log is another one")
 
 
 def _warn_aside(entry: Entry) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from headgate.auth.identity import ANONYMOUS
@@ -91,7 +92,7 @@ class Probe:
 
     def _receive(self, listener: LiveEvents) -> None:
         with suppress(HeadgateError):  # closed or broken; the hop reports whether the event arrived
-            for topic, message in listener.read():
+            for topic, message in chain.from_iterable(listener.read()):
                 if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == self._id:
                     self._arrived_s = time.monotonic()
                     self._arrived.set()

@@ -1,8 +1,8 @@
 """The live events of a namespace as they pass through Redis, for `headgate tail` and for the doctor's probe.
 
-In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as sent, for the caller to decode. Invalid topics are
-included. It never reconnects, because the log has the missed events. It does not listen on in vain either: it ends if Redis does
-not answer, or if the address leads to another server.
+In: a Redis URL, a namespace, a pattern. Out: the messages with their topics, as sent, for the caller to decode. Invalid topics
+are included. While an older gateway listens, an event of a user comes twice. It never reconnects, because the log has the missed
+events. It does not listen on in vain either: it ends if Redis does not answer, or if the address leads to another server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class LiveEvents:
             database = database_number(client)
         self._commands: list[Command] = list(by_command(sources(check_namespace(namespace), check_pattern(pattern), database)))
         self._prefix, self._mixed_prefix = (of(namespace, database).encode() for of in (channel_prefix, mixed_prefix))
-        self._last = b"", b""  # the last channel and message
         if is_cluster(url):
             # In a Cluster, logged events come on one sharded channel with the topic in front. Events without an offset come as
             # usual.
@@ -45,11 +44,10 @@ class LiveEvents:
         self._link = subscriber_link.SubscriberLink(url, key=log_key(namespace))
         self._early: list[list[bytes]] = []
 
-    def listen(self, within_s: float | None = None) -> None:
-        """Connect and wait until the subscription is active. Each answer may take `within_s`, or any time with None."""
+    def listen(self, within_s: float = ANSWER_S) -> None:
+        """Connect and wait until the subscription is active. Each answer may take `within_s`."""
         self._link.connect()
-        if within_s is not None:
-            self._link.settimeout(within_s)
+        self._link.settimeout(within_s)
         self._link.send(*self._commands)
         left = sum(len(command) - 1 for command in self._commands)
         while left:
@@ -59,14 +57,13 @@ class LiveEvents:
                 else:
                     self._early.append(reply)
 
-    def read(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (topic, message) without end."""
+    def read(self) -> Iterator[list[tuple[str, bytes]]]:
+        """Yield the (topic, message) that came together, or none after QUIET_S without any, without end."""
         replies, self._early = self._early, []
         self._link.settimeout(ANSWER_S)
         with closing(open_client(self._url, max_connections=1)) as client:
             while True:
-                for reply in replies:
-                    yield from self._message(reply)
+                yield [message for reply in replies for message in self._message(reply)]
                 check_primary(client)
                 replies = self._link.read_ready(QUIET_S)
                 if not replies:
@@ -79,15 +76,12 @@ class LiveEvents:
 
     def _message(self, reply: list[bytes]) -> list[tuple[str, bytes]]:
         if reply[0] == b"sunsubscribe":
-            raise BusUnavailable("the slot of the namespace has moved to another node of the Cluster: run this again")
+            raise BusUnavailable("the slot of the namespace has moved to another node of the Cluster")
         if reply[0] not in (b"message", b"pmessage", b"smessage"):
             return []
         channel, message = reply[-2], reply[-1]
         if not channel.startswith(self._mixed_prefix):
             topic = channel.removeprefix(self._prefix)
-            self._last = topic, message
         else:
             topic, _, message = message.partition(b"\n")
-            if (topic, message) == self._last:  # an older gateway listens, so the event also came on its own channel
-                return []
         return [(topic.decode("ascii", "replace"), message)]

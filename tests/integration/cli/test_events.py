@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -135,7 +134,7 @@ def test_tail_prints_the_events_that_match(tail: Tail, publisher: Publisher) -> 
         for topic in ("orders.1.shipped", "orders.1.2.shipped", "orders.1.paid", "orders.2.shipped"):
             publisher.publish(topic, Raw(b'{"topic":\n "%b"}' % topic.encode()))
 
-    assert tail("orders.*.shipped", then=publish).stdout.splitlines() == [
+    assert tail("orders.*.shipped", 2, then=publish).stdout.splitlines() == [
         '1 orders.1.shipped {"topic":  "orders.1.shipped"}',
         '4 orders.2.shipped {"topic":  "orders.2.shipped"}',
     ]
@@ -150,31 +149,46 @@ def test_tail_sets_bad_messages_aside_and_goes_on(tail: Tail, publisher: Publish
             call(redis_client, "PUBLISH", keys.channel("notifications", "a"), message)
         call(redis_client, "PUBLISH", keys.channel_prefix("notifications") + "not a topic\x1b[2J", "1")
         publisher.publish("a", "good")
+        publisher.publish_ephemeral("a", "the end")
 
-    ended = tail("#", then=publish)
+    ended = tail("#", 2, then=publish)
 
-    assert ended.stdout == '1 a "good"\n'
-    lines = ended.stderr.splitlines()
+    assert ended.stdout == '1 a "good"\n- a "the end"\n'
+    lines = ended.stderr.splitlines()[1:]
     assert len(lines) == len(bad) + 1
     assert all(line.startswith("set aside a message of ") and line.isprintable() for line in lines)
 
 
-def test_tail_ends_after_as_many_events_as_it_was_asked_for(run: Run, publisher: Publisher, redis_client: Client) -> None:
+def test_tail_goes_on_after_its_connection_has_broken_and_reports_what_is_lost(
+    environment: dict[str, str], publisher: Publisher, redis_client: Client
+) -> None:
+    """It reads what it has not heard from the log."""
+    command = [*COMMAND, "tail", "#"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stderr.readline() == "listening to # in notifications\n"
+            for number in (1, 2):
+                publisher.publish("a", number)
+                assert process.stdout.readline() == f"{number} a {number}\n"
+                call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+            call(redis_client, "FLUSHALL")
+            publisher.publish("a", 3)
+            assert process.stdout.readline() == "1 a 3\n"
+            assert process.stderr.readline() == "the log is another one\n"
+        finally:
+            process.kill()
+
+
+def test_tail_ends_after_as_many_events_as_it_was_asked_for(run: Run, tail: Tail, publisher: Publisher) -> None:
     """Events of the log count too, and it succeeds without waiting for live ones when they are enough."""
     for number in range(3):
         publisher.publish("a", number)
     ended = run("tail", "a", "--since", "1", "--count", "2")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1 a 0\n2 a 1\n", "")
 
-    def publish() -> None:
-        wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") >= 1, "it listens")
-        publisher.publish("a", 3)
-        publisher.publish("a", 4)
-
-    with ThreadPoolExecutor(1) as pool:
-        published = pool.submit(publish)
-        ended = run("tail", "#", "--since", "3", "--count", "2")
-        published.result(DEADLINE_S)
+    ended = tail("#", 2, "3", then=lambda: [publisher.publish("a", number) for number in (3, 4)])
     assert (ended.returncode, ended.stdout) == (0, "3 a 2\n4 a 3\n")
 
 

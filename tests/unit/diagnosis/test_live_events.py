@@ -58,35 +58,30 @@ def test_what_came_with_the_answer_is_not_lost(monkeypatch: pytest.MonkeyPatch) 
     )
     found.listen(7.0)
     read = found.read()
-    assert [next(read) for _ in range(3)] == [(topic, b"1") for topic in ("orders.1", "orders.2", "not a topic")]
+    assert [next(read) for _ in range(3)] == [[(topic, b"1")] for topic in ("orders.1", "orders.2", "not a topic")]
     assert (link.timeouts, link.sent[1:]) == ([7.0, ANSWER_S], [])
     with pytest.raises(BusUnavailable, match="it has ended"):
         next(read)
     assert link.sent[1:] == [("PING",)]
 
 
-def test_an_event_of_a_user_comes_once_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the channel of the user; and, while an older gateway listens, on that of the topic before it."""
+def test_an_event_of_a_user_comes_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the channel of the user; and, while an older gateway listens, on that of the topic too."""
     own, users = b"hg:{n}:users.7.mail", b"hg:{n}/users.7"
     subscribed = [[b"subscribe", own, b"1"], [b"subscribe", users, b"2"]]
-    first, second = ([b"message", users, b"users.7.mail\nhg1 e %d 1 a\n1" % offset] for offset in (1, 2))
-    copy = [b"message", own, b"hg1 e 2 1 a\n1"]
-    plain = [b"message", own, b"1"]
-    found, link = live(monkeypatch, subscribed, [first, copy, second, plain, plain], pattern="users.7.mail")
+    logged, plain = [b"message", users, b"users.7.mail\nhg1 e 1 1 a\n1"], [b"message", own, b"1"]
+    found, _ = live(monkeypatch, subscribed, [logged, plain, plain], pattern="users.7.mail")
     found.listen()
-    assert link.timeouts == []
-    read = found.read()
-    texts = [b"hg1 e 1 1 a\n1", b"hg1 e 2 1 a\n1", b"1", b"1"]
-    assert [next(read) for _ in range(4)] == [("users.7.mail", text) for text in texts]
+    assert next(filter(None, found.read())) == [("users.7.mail", text) for text in (b"hg1 e 1 1 a\n1", b"1", b"1")]
 
 
 def test_a_slot_that_moves_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier messages are read first. In a Cluster they come on one channel, with the topic before each."""
+    """In a Cluster messages come on one channel, with the topic before each."""
     feed = [[b"ssubscribe", b"hg:{n}/feed", b"1"], [b"smessage", b"hg:{n}/feed", b"orders.7\n1"]]
-    found, link = live(monkeypatch, [SUBSCRIBED, *feed, [b"sunsubscribe", b"hg:{n}/feed", b"0"]], url="redis+cluster://h")
+    found, link = live(monkeypatch, [SUBSCRIBED, *feed], [[b"sunsubscribe", b"hg:{n}/feed", b"0"]], url="redis+cluster://h")
     found.listen()
     assert link.sent == [(b"PSUBSCRIBE", b"hg:{n}:orders.*"), ("SSUBSCRIBE", "hg:{n}/feed")]
-    read = found.read()
-    assert next(read) == ("orders.7", b"1")
-    with pytest.raises(BusUnavailable, match="has moved to another node of the Cluster: run this again"):
+    read = filter(None, found.read())
+    assert next(read) == [("orders.7", b"1")]
+    with pytest.raises(BusUnavailable, match="has moved to another node of the Cluster"):
         next(read)

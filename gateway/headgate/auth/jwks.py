@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import structlog
 
-from headgate.runtime.http_exchange import exchange
+from headgate.runtime.http_exchange import open_connection
 from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
 from headgate.runtime.metrics import JWKS_FETCHES
 from headgate.settings.addresses.http_target import read_target
@@ -142,8 +142,10 @@ def fetch(url: str) -> bytes:
 
     Raises OSError if the answer is incomplete or too large, and ValueError if the status is not 200 or the URL is invalid.
     """
-    accept = {"Accept": "application/json, application/jwk-set+json"}
-    with exchange("GET", read_target(url), accept, b"", TIMEOUT_S) as (head, read_body):
+    target, deadline_s = read_target(url), time.monotonic() + TIMEOUT_S
+    headers = {"Host": target.authority, "Connection": "close", "Accept": "application/json, application/jwk-set+json"}
+    with open_connection(target.scheme, target.host, target.port, deadline_s) as connection:
+        head = connection.request("GET", target.path, headers, b"", deadline_s)
         if head.status != 200:
             raise ValueError(f"the answer is {head.status}, expected 200 (redirects are not followed)")
-        return read_body(MAX_BYTES)
+        return connection.read_body(MAX_BYTES, deadline_s)

@@ -17,14 +17,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from headgate.runtime.http_exchange import exchange
+from headgate.runtime.http_exchange import open_connection
 from headgate.settings.addresses.http_target import read_target
 
 # Silences the library websockets, which logs a traceback for an unexpected answer. The error that it raises is enough.
@@ -264,13 +263,16 @@ class PollingBrowser(Browser):
 
     def _request(self, method: str, timeout_s: float, body: str | None = None) -> list[str]:
         """Return the packets of an answer."""
-        headers = {"Origin": self.origin, "Content-Type": "text/plain; charset=UTF-8"}
+        target, deadline_s = self.target, time.monotonic() + timeout_s
+        headers = {"Host": target.authority, "Connection": "close", "Origin": self.origin}
+        headers["Content-Type"] = "text/plain; charset=UTF-8"
         if self._cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
-        target, data = replace(self.target, path=f"{self._path}polling{self._session}"), (body or "").encode()
+        path = f"{self._path}polling{self._session}"
         try:
-            with exchange(method, target, headers, data, timeout_s) as (head, read_body):
-                content = read_body(MAX_ANSWER_BYTES)
+            with open_connection(target.scheme, target.host, target.port, deadline_s) as connection:
+                head = connection.request(method, path, headers, (body or "").encode(), deadline_s)
+                content = connection.read_body(MAX_ANSWER_BYTES, deadline_s)
         except (OSError, ValueError) as error:
             raise NotConnected(reason_of(error)) from error
         for name, value in head.headers:

@@ -17,12 +17,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import h11
-
-if TYPE_CHECKING:
-    from headgate.settings.addresses.http_target import Target
 
 # For all heads of one answer, including 1xx. Some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024
@@ -184,24 +180,13 @@ def left_s(deadline_s: float, now: Callable[[], float]) -> float:
 
 
 @contextmanager
-def exchange(
-    method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout_s: float
-) -> Iterator[tuple[Head, Callable[[int], bytes]]]:
-    """Send one request over its own connection; yield the head of the answer, and a reader of its body (most bytes).
-
-    TLS checks the certificate. `timeout_s` covers everything from the connection to the last byte. Name resolution has the
-    system's limits. Raises OSError without an answer, BadAnswer if it is incomplete or too long, and ValueError for an invalid
-    header.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    sock = socket.create_connection((target.host, target.port), timeout_s)
+def open_connection(scheme: str, host: str, port: int, deadline_s: float) -> Iterator[HttpConnection]:
+    """Yield a connection, then close it. TLS checks the certificate. Resolving the name may exceed the deadline."""
+    sock = socket.create_connection((host, port), left_s(deadline_s, time.monotonic))
     try:
-        if target.scheme == "https":
+        if scheme == "https":
             sock.settimeout(left_s(deadline_s, time.monotonic))
-            sock = ssl.create_default_context().wrap_socket(sock, server_hostname=target.host)
-        connection = HttpConnection(sock)
-        headers = {"Host": target.authority, "Connection": "close", **headers}
-        head = connection.request(method, target.path, headers, body, deadline_s)
-        yield head, lambda most_bytes: connection.read_body(most_bytes, deadline_s)
+            sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+        yield HttpConnection(sock)
     finally:
         sock.close()

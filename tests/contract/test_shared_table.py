@@ -178,7 +178,7 @@ class Process:
         self.losses = 0
         self.table.own, self.table.on_rows = lambda: Load(len(self.whole.values), 0, ""), self.rows.append
         self.table.on_lost = self._lost
-        self.table._rounds.begun = True  # turned by the test
+        self.table._task.begun = True  # turned by the test
 
     def _lost(self) -> None:
         self.losses += 1
@@ -436,7 +436,7 @@ def test_after_a_flush_the_others_have_a_lease_to_come_back(site: Site, after_s:
 def test_a_process_that_never_began_knows_nothing_of_others(site: Site) -> None:
     """Nor does it ask."""
     process = site.process()
-    process.table._rounds.begun = False
+    process.table._task.begun = False
     assert not process.table.retire()
     assert process.link.asked == []
 
@@ -497,14 +497,14 @@ def test_whatever_happens_every_process_soon_has_what_the_others_share(steps: li
 def here() -> Iterator[Process]:
     """A process on the model, with a greenlet that turns the table."""
     process = Site(Model()).process()
-    process.table._rounds.begun = False
+    process.table._task.begun = False
     yield process
     process.table.close()
 
 
 def test_it_turns_by_itself_and_a_fault_of_ours_does_not_end_it(here: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault is logged whole; a use that hurries has its turn soon. Starting twice begins nothing more."""
-    monkeypatch.setattr(here.table._rounds, "_gap_s", 0.0)
+    monkeypatch.setattr(here.table._task, "_gap_s", 0.0)
     faults = [RuntimeError("a bug")]
 
     def faulty() -> Load:

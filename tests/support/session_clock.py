@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import gevent
 
-from headgate.runtime.loop import Together
+from headgate.runtime.loop import DeferredWrites
 from headgate.transport import inbox, session, websocket
 from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import FinalFrames
@@ -55,7 +55,7 @@ class SessionServer:
         self.deadlines = cast(Deadlines, clock)
         self.final_frames = FinalFrames(self.deadlines)
         self.failed_writes = 0
-        self.writes = Together(self._write_failed)
+        self.writes = DeferredWrites(self._write_failed)
         self.delivered: list[str | bytes] = []
         self.ends: list[str] = []
         self.delivering: Callable[[], None] = lambda: None

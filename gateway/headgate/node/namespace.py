@@ -85,7 +85,7 @@ class Namespace:
         self._matcher = matcher
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
-        DELIVERY.tellers[name] = self._delivery_values
+        DELIVERY.sources[name] = self._delivery_values
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -277,8 +277,8 @@ class Namespace:
         self.presence.close()
         self.bus.close()
         self._catch_up.close()
-        if DELIVERY.tellers.get(self.name) == self._delivery_values:
-            del DELIVERY.tellers[self.name]
+        if DELIVERY.sources.get(self.name) == self._delivery_values:
+            del DELIVERY.sources[self.name]
 
     # -- bus.Receiver ------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ import structlog
 
 from headgate.errors import HeadgateError
 from headgate.runtime.loop import Lock, Signal
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 
 from .client import Client, call, call_all
 from .connections import Command
@@ -108,7 +108,7 @@ class SharedTable:
         self._full_turns, self._full_turn_at_s = 0, 0.0
         self._lost_at_s = -math.inf
         self._lock = Lock()
-        self._rounds = Rounds(self._round, lambda: log.exception("shared table failed"), RENEW_EVERY_S, GAP_S)
+        self._task = PeriodicTask(self._step, lambda: log.exception("shared table failed"), RENEW_EVERY_S, GAP_S)
 
     def add(self, use: Use) -> Callable[[], None]:
         """Add a use. Return a function that hurries it, which never waits."""
@@ -117,25 +117,25 @@ class SharedTable:
         def hurry() -> None:
             if use not in self._hurried:
                 self._hurried.append(use)
-            self._rounds.hurry()
+            self._task.hurry()
 
         return hurry
 
     @property
     def begun(self) -> bool:
         """Whether `start` was called."""
-        return self._rounds.begun
+        return self._task.begun
 
     def start(self) -> None:
         """Begin. Idempotent."""
-        if not self._rounds.begun:
+        if not self._task.begun:
             self.id = _new_id(self._name())  # of this process, even if its parent made the gateway before a fork
-            self._rounds.start()
+            self._task.start()
 
     def renew(self) -> None:
         """Request a full turn, because Redis may have lost everything. Never waits."""
         self._full_turn_at_s = 0.0
-        self._rounds.hurry()
+        self._task.hurry()
 
     def retire(self) -> bool:
         """Stop serving. Return whether certainly no other process serves any of these namespaces. Waits for Redis.
@@ -148,7 +148,7 @@ class SharedTable:
 
     def close(self) -> None:
         """Remove this process. Idempotent. Waits for Redis."""
-        was_open = self._rounds.close()
+        was_open = self._task.close()
         self._leave_registry()
         if was_open:
             try:
@@ -175,7 +175,7 @@ class SharedTable:
 
     def _leave_registry(self) -> bool:
         """Remove this process from the registry. Return whether certainly no other one is there."""
-        if self._retired or not self._rounds.begun:
+        if self._retired or not self._task.begun:
             return False
         with self._lock:
             self._retired = True
@@ -186,7 +186,7 @@ class SharedTable:
                 return False
         return alone and self._now_s() - self._lost_at_s > LEASE_S
 
-    def _round(self) -> float:
+    def _step(self) -> float:
         uses, self._hurried = self._hurried, []
         is_full = self._now_s() >= self._full_turn_at_s
         if is_full:

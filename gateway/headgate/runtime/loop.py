@@ -181,7 +181,7 @@ class Idle:
         self._callback = self._hub.loop.run_callback(self._greenlet.switch)
 
 
-class Together:
+class DeferredWrites:
     """Deferred writes, made in the hub one after the other, after the greenlets that are ready now.
 
     The first write wakes a peer on this machine or a network card, and the others find it awake.

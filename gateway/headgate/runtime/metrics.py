@@ -1,7 +1,7 @@
 """Counters and gauges of the gateway, as Prometheus metrics. In the gateway, only this file imports prometheus_client.
 
 No label carries a topic, an id or a user, and every label set is listed here. The hot path counts nothing per event or client,
-and fan-out is counted once per pass. Counts kept by clients are added up on request (`Asked`).
+and fan-out is counted once per pass. Counts kept by clients are added up at each scrape (`NamespaceMetrics`).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Counts:
         yield _metric((self._name.removesuffix("_total"), "counter", self._documentation, samples))
 
 
-class Asked:
-    """Counters and gauges added up on request. `tellers` by namespace return their values by name.
+class NamespaceMetrics:
+    """Counters and gauges of each namespace, measured at each scrape. `sources` return the values by name.
 
     Args:
         known: kind and help of each name. A counter's name ends in `_total`.
@@ -111,7 +111,7 @@ class Asked:
 
     def __init__(self, known: Mapping[str, tuple[str, str]]) -> None:
         self._known = known
-        self.tellers: dict[str, Callable[[], Mapping[tuple[str, str, str], float]]] = {}
+        self.sources: dict[str, Callable[[], Mapping[tuple[str, str, str], float]]] = {}
         REGISTRY.register(self)
 
     def describe(self) -> list[Metric]:
@@ -119,9 +119,9 @@ class Asked:
         return [_metric((name.removesuffix("_total"), kind, text, [])) for name, (kind, text) in self._known.items()]
 
     def collect(self) -> Iterator[Metric]:
-        """Collect the values of all `tellers`, letting the loop run in between."""
+        """Collect the values of all `sources`, letting the loop run in between."""
         samples: dict[str, list[tuple[str, dict[str, str], float]]] = {name: [] for name in self._known}
-        for namespace, measure in list(self.tellers.items()):
+        for namespace, measure in list(self.sources.items()):
             for (name, label, value), number in measure().items():
                 samples[name].append((name, {"namespace": namespace, **({label: value} if label else {})}, number))
         for name, (kind, text) in self._known.items():
@@ -146,7 +146,7 @@ FENCE = Histograms(
 )
 LOOP_LAG = Histograms("headgate_loop_lag", "How late the event loop ran a timer, measured four times a second.")
 REDIS_ROUND_TRIPS = Histograms("headgate_redis_round_trip", "Time from a call of Redis until its reply was read.")
-DELIVERY = Asked(
+DELIVERY = NamespaceMetrics(
     {
         "headgate_events_routed_total": (
             "counter",

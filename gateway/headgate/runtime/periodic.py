@@ -1,6 +1,6 @@
 """Calls a function periodically in a separate greenlet, or sooner on request.
 
-In: the function for one round. Out: its calls, one at a time, until `close`. Periodic writes to Redis use this, off the hot
+In: the function for one step. Out: its calls, one at a time, until `close`. Periodic writes to Redis use this, off the hot
 path.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from headgate.runtime.loop import Lock, Signal, sleep, spawn
 
 
-class Rounds:
+class PeriodicTask:
     """See the module.
 
     Args:
-        step: one round; returns the seconds until the next, unless `hurry` is called. May wait.
-        failed: called to log an exception of `step`, which must not end the rounds.
-        retry_s: seconds until the round after an exception.
-        gap_s: least seconds between two rounds, for any number of `hurry` calls.
+        step: returns the seconds until the next step, unless `hurry` is called. May wait.
+        failed: called to log an exception of `step`, which must not end the task.
+        retry_s: seconds until the step after an exception.
+        gap_s: least seconds between two steps, for any number of `hurry` calls.
     """
 
     def __init__(self, step: Callable[[], float], failed: Callable[[], None], retry_s: float, gap_s: float = 0.0) -> None:
@@ -29,17 +29,17 @@ class Rounds:
         self.begun = self.ended = False
 
     def start(self) -> None:
-        """Begin with a round. Idempotent."""
+        """Begin with a step. Idempotent."""
         if not self.begun:
             self.begun = True
             spawn(self._run)
 
     def hurry(self) -> None:
-        """Request a round soon. Never waits."""
+        """Request a step soon. Never waits."""
         self._wakeup.set()
 
     def close(self) -> bool:
-        """Start no more rounds and wait for the current one; return whether this call ended started rounds."""
+        """Start no more steps and wait for the current one; return whether this call ended a started task."""
         if self.ended:
             return False
         self.ended = True

@@ -121,11 +121,6 @@ def one_of(*words: str) -> Kind:
     return Kind(read, f"{', '.join(words[:-1])} or {words[-1]}")
 
 
-def words(expected: str) -> Kind:
-    """A list of texts, or one text with commas."""
-    return Kind(read_words, expected)
-
-
 def patterns(expected: str = "patterns such as news.#, comma-separated") -> Kind:
     """A list of topic patterns, or one text with commas."""
     return Kind(lambda raw: tuple(map(_refused(check_pattern), read_words(raw))), expected)

@@ -14,7 +14,7 @@ import structlog
 
 from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.events.wire.frames import text_frame
-from headgate.runtime.loop import Together, spawn
+from headgate.runtime.loop import DeferredWrites, spawn
 from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.servers import instead
 
@@ -102,7 +102,7 @@ class Engine:
         self._opening_ends = eio.opening_end(limits, []), eio.opening_end(limits, ["websocket"])
         self._is_logged = False
         self.final_frames = FinalFrames(self.deadlines)
-        self.writes = Together(lambda: log.exception("answer not written"))
+        self.writes = DeferredWrites(lambda: log.exception("answer not written"))
         # A new greenlet each time gives the application fresh greenlet-locals.
         self.start: Callable[[Callable[[], None]], object] = spawn
 

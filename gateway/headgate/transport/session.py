@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headgate.events.wire.frames import Frame
-from headgate.runtime.loop import Together, spawn
+from headgate.runtime.loop import DeferredWrites, spawn
 
 from .frame_parser import NORMAL, POLICY
 from .heartbeat import Heartbeat
@@ -35,7 +35,7 @@ class SessionServer(Protocol):
     deadlines: Deadlines
     limits: TransportLimits
     final_frames: FinalFrames
-    writes: Together
+    writes: DeferredWrites
 
     def start(self, work: Callable[[], None], /) -> object:
         """Run a function in a greenlet, from the next turn of the loop."""

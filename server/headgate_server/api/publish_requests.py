@@ -25,7 +25,7 @@ from .v1.dispatch import read_whole
 from .v1.problems import BodyFault, http_problem, problem_answer
 
 
-class Asked(msgspec.Struct):
+class PublishRequest(msgspec.Struct):
     """A request to publish.
 
     Attributes:
@@ -40,12 +40,12 @@ class Asked(msgspec.Struct):
     known: object = None
 
 
-Publish: TypeAlias = Callable[[Asked], Answer]
+Publish: TypeAlias = Callable[[PublishRequest], Answer]
 
 
 def posted(publish: Publish) -> Callable[[], Answer]:
     """Return the answer to a Flask request."""
-    return lambda: publish(Asked(request.environ, _body_in_flask))
+    return lambda: publish(PublishRequest(request.environ, _body_in_flask))
 
 
 def routes_below(
@@ -65,7 +65,7 @@ def routes_below(
                 return None
             # An application's authenticator may store values in it.
             own_environ = dict(environ) if request.known is None else environ
-            asked = Asked(own_environ, partial(_body_below, request), request.known)
+            asked = PublishRequest(own_environ, partial(_body_below, request), request.known)
             try:
                 return _secured(publish(asked), environ)
             except Exception as error:  # noqa: BLE001 - raised again, or told
@@ -116,6 +116,6 @@ def _body_below(routed: RoutedRequest, limit_bytes: int) -> bytes:
     return routed.body()
 
 
-def traceparent_of(asked: Asked) -> str | None:
+def traceparent_of(asked: PublishRequest) -> str | None:
     """Return the trace in a request's header; None if a span is current, or for a malformed header."""
     return None if current_traceparent() else read_traceparent(asked.environ["HTTP_TRACEPARENT"], "http")

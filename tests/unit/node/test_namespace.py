@@ -717,9 +717,9 @@ def test_an_event_is_measured_from_its_publish_until_it_was_written(namespace: N
 
 def test_a_namespace_that_is_closed_tells_nothing_more(namespace: Namespace) -> None:
     """Else the metrics would keep its clients."""
-    assert NAMESPACE in DELIVERY.tellers
+    assert NAMESPACE in DELIVERY.sources
     namespace.close()
-    assert NAMESPACE not in DELIVERY.tellers
+    assert NAMESPACE not in DELIVERY.sources
 
 
 WORDS = [".".join(words) for length in (1, 2, 3) for words in itertools.product("ab*#", repeat=length)]

@@ -12,10 +12,10 @@ import pytest
 from headgate.runtime.loop import (
     READ,
     Arrivals,
+    DeferredWrites,
     Idle,
     Share,
     Signal,
-    Together,
     Turns,
     in_hub_after,
     io_watcher,
@@ -242,7 +242,7 @@ def test_work_goes_on_for_as_long_as_others_have_had_the_loop(
 def test_what_is_done_together_comes_in_the_hub_in_order_and_behind_the_greenlets_that_are_ready() -> None:
     """Later ones come in another turn, and a failing one does not cost the others theirs."""
     done: list[object] = []
-    together = Together(lambda: done.append("failed"))
+    together = DeferredWrites(lambda: done.append("failed"))
 
     def fail() -> None:
         raise RuntimeError

@@ -31,7 +31,7 @@ from headgate.redis.client import Client as RedisClient
 from headgate.redis.client import drop_idle
 from headgate.runtime.logging import wire_form
 from headgate.runtime.metrics import REFUSED
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 from headgate.runtime.rates import Rates
 from headgate.settings.settings import Settings
 from headgate.transport.frame_parser import POLICY
@@ -74,8 +74,8 @@ class Access:
         # No client is admitted before it has read the revocations, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, _read_once, also=cluster.questions)
         cluster.table.on_lost = self.revocations.renew  # a flush breaks no connection
-        self._rounds, self._kept = cluster.rounds, KeptKeys()
-        self._checks = Rounds(self.check_rights, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
+        self._periodic_redis, self._kept = cluster.periodic_redis, KeptKeys()
+        self._checks = PeriodicTask(self.check_rights, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)
@@ -118,7 +118,7 @@ class Access:
         """
         self.regranting.tick()
         with suppress(HeadgateError):  # the watch reports it
-            if self._kept.has_lost(self._rounds):
+            if self._kept.has_lost(self._periodic_redis):
                 self.revocations.renew()
         return CHECK_EVERY_S
 

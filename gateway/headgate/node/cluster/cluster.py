@@ -18,7 +18,7 @@ from headgate.redis.keys import questions_channel
 from headgate.redis.questions import announce
 from headgate.redis.registry import remembered
 from headgate.redis.shared_table import SharedTable
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 from headgate.settings.settings import Settings
 
 from .answers import Answers, announced
@@ -29,11 +29,11 @@ from .rates_watch import RatesWatch
 from .statsd_push import StatsdPush
 from .tracer import Tracer
 
-COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
-# The longest wait for the connection that all rounds share. With a far Redis, each call of the others takes a while.
-ROUND_WAIT_S = 5.0
+COMMAND_TIMEOUT_S, PERIODIC_TIMEOUT_S = 2.0, 1.0
+# The longest wait for the connection that all periodic tasks share. With a far Redis, each call of the others takes a while.
+PERIODIC_WAIT_S = 5.0
 
-Running: TypeAlias = Pauses | SharedTable | ProcessStatsWatch | Rounds | Tracer | StatsdPush
+Running: TypeAlias = Pauses | SharedTable | ProcessStatsWatch | PeriodicTask | Tracer | StatsdPush
 
 
 class Cluster:
@@ -44,25 +44,28 @@ class Cluster:
 
     Attributes:
         redis: a client for the needs of a request.
-        rounds: one for periodic work, over one connection. A call without an answer delays the others no longer than its timeout.
+        periodic_redis: a client for periodic tasks, with one connection. A call without an answer delays the others no longer
+            than its timeout.
         questions: the channel for the questions of the other processes.
     """
 
     def __init__(self, settings: Settings, namespaces: Mapping[str, Namespace], state: Callable[[], State]) -> None:
         assert settings.redis_url is not None  # the gateway has checked it
         self.redis = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
-        self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1, wait_s=ROUND_WAIT_S)
-        self.table = SharedTable(self.rounds, namespaces)
-        self.pauses = Pauses(self.rounds)
+        self.periodic_redis = open_client(
+            settings.redis_url, timeout_s=PERIODIC_TIMEOUT_S, max_connections=1, wait_s=PERIODIC_WAIT_S
+        )
+        self.table = SharedTable(self.periodic_redis, namespaces)
+        self.pauses = Pauses(self.periodic_redis)
         self.rates = RatesWatch(self.table)
-        self.process_stats = ProcessStatsWatch(self.table, namespaces, state, lambda: announce(self.rounds, KIND))
+        self.process_stats = ProcessStatsWatch(self.table, namespaces, state, lambda: announce(self.periodic_redis, KIND))
         self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
         self.answers.add({KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.receive)
         self._others: list[Running] = [self.process_stats, self.table, self.pauses]
-        self._others += [maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
+        self._others += [maintenance(self.periodic_redis, settings, namespaces), Tracer(self.periodic_redis, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))
         for name, namespace in namespaces.items():
@@ -85,4 +88,4 @@ class Cluster:
             each.close()
         self.answers.close()
         self.redis.close()
-        self.rounds.close()
+        self.periodic_redis.close()

@@ -21,7 +21,7 @@ from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.loop import sleep
 from headgate.runtime.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS, LOG_RETENTION_SECONDS
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 from headgate.settings.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")
@@ -30,18 +30,18 @@ log = structlog.get_logger("headgate.upkeep")
 COUNT_CONSUMERS_EVERY = 6
 
 
-def maintenance(client: Client, settings: Settings, namespaces: Mapping[str, Namespace]) -> Rounds:
+def maintenance(client: Client, settings: Settings, namespaces: Mapping[str, Namespace]) -> PeriodicTask:
     """Return the maintenance of the logs of these namespaces, not started."""
     logs = [LogMaintenance(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces]
 
     def turn() -> float:
         for each in logs:
-            if not rounds.ended and (retention_s := each.turn()) is not None:
+            if not task.ended and (retention_s := each.turn()) is not None:
                 namespaces[each.namespace].retention_s = retention_s
         return WATCH_EVERY_S
 
-    rounds = Rounds(turn, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
-    return rounds
+    task = PeriodicTask(turn, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
+    return task
 
 
 class LogMaintenance:

@@ -20,7 +20,7 @@ from headgate.errors import HeadgateError, Paused
 from headgate.redis.client import Client
 from headgate.redis.pauses import CONNECTS, namespace_member, namespace_of, read_paused
 from headgate.runtime.metrics import SHED
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 
 log = structlog.get_logger("headgate.pauses")
 
@@ -42,9 +42,9 @@ class Pauses:
     ) -> None:
         self._client, self._now_s, self._spread = client, now_s, spread
         self._until_s: dict[str, float] = {}
-        self._rounds = Rounds(self.read, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
+        self._task = PeriodicTask(self.read, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
         self._logged = ""
-        self.start, self.hurry, self.close = self._rounds.start, self._rounds.hurry, self._rounds.close
+        self.start, self.hurry, self.close = self._task.start, self._task.hurry, self._task.close
 
     def replace(self, left_s: Mapping[str, float]) -> None:
         """Store all pauses, with the seconds left; log the new and the ended ones."""
@@ -80,7 +80,7 @@ class Pauses:
         try:
             self.replace(read_paused(self._client))
         except HeadgateError as error:
-            if error.message != self._logged and not self._rounds.ended:
+            if error.message != self._logged and not self._task.ended:
                 self._logged = error.message
                 log.warning("pauses out of reach", error=error.message)
             return RETRY_EVERY_S

@@ -100,7 +100,7 @@ _COUNTED = ("received", "repaired", "routed", "from_log", "sent", "discarded", "
 _NOW = ("clients", "subscriptions", "catching_up", "waiting", "queued_bytes")
 
 
-class Together:
+class CombinedStats:
     """The statistics of all processes, one turn after the other. See the module."""
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
 """The watch on process statistics. While a console watches, this process shares its statistics each second, and puts those of all
-processes together for the console pages connected here.
+processes combined for the console pages connected here.
 
 In: requests of those pages (`answer`) and notices of processes with such pages (`on_notice`), each of which keeps the watch going
 for WATCHED_S. Out: these notices; this process's statistics, through the shared table; a frame (process_stats.py).
@@ -30,9 +30,9 @@ from headgate.redis.loads import process_name
 from headgate.redis.shared_table import NOTHING, Fields, SharedTable
 from headgate.runtime import metrics
 from headgate.runtime.loop import Signal
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 
-from .process_stats import STATED, NamespaceStats, ProcessStats, Together
+from .process_stats import STATED, CombinedStats, NamespaceStats, ProcessStats
 
 log = structlog.get_logger("headgate.vitals")
 
@@ -81,12 +81,12 @@ class ProcessStatsWatch:
         self._asked_s = self._received_s = -inf  # time of the last page here, and of the last notice
         self._own: ProcessStats | None = None
         self._is_new = self._has_written = False
-        self._together = Together()
+        self._combined = CombinedStats()
         self._frame: dict[str, Any] | None = None
         self._framed = Signal()
         self._hurry = table.add(self)
-        self._rounds = Rounds(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
-        self.start, self.close = self._rounds.start, self._rounds.close
+        self._task = PeriodicTask(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
+        self.start, self.close = self._task.start, self._task.close
 
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.
@@ -99,7 +99,7 @@ class ProcessStatsWatch:
         if not was_watched:
             self._frame = None
             self._framed.clear()
-            self._rounds.hurry()
+            self._task.hurry()
         if self._frame is None:
             self._framed.wait(FIRST_FRAME_S)
         return {"frame": self._frame}
@@ -107,7 +107,7 @@ class ProcessStatsWatch:
     def on_notice(self) -> None:
         """Take a notice. Never waits."""
         if not self._is_watched:  # otherwise the next turn is scheduled already
-            self._rounds.hurry()
+            self._task.hurry()
         self._received_s = self._now_s()
 
     def turn(self) -> float:
@@ -206,7 +206,7 @@ class ProcessStatsWatch:
         for process, fields in others.items():
             with suppress(msgspec.DecodeError, ValueError):  # of another version
                 reports[process] = _decode(fields.get(_REPORT) or b"")
-        frame = self._together.frame(reports, self._now_s())
+        frame = self._combined.frame(reports, self._now_s())
         self._frame = {"at": round(time.time() * 1000), "own": self._table.id, **({"error": error} if error else {}), **frame}
         self._framed.set()
 

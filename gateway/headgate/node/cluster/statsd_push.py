@@ -17,7 +17,7 @@ import structlog
 
 from headgate.runtime.histogram import limit_of
 from headgate.runtime.metrics import HISTOGRAMS, STATSD_FAULTS, Family, Histograms, families
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 from headgate.runtime.statsd import Statsd, Timing
 
 log = structlog.get_logger("headgate.statsd")
@@ -38,17 +38,17 @@ class StatsdPush:
         self._read = read
         self._sender = Statsd(place, lambda error: STATSD_FAULTS.inc())
         self._pushed: dict[str, float] = {}
-        self._rounds = Rounds(self.push, lambda: log.exception("the push to StatsD failed"), EVERY_S)
+        self._task = PeriodicTask(self.push, lambda: log.exception("the push to StatsD failed"), EVERY_S)
 
     def start(self) -> None:
         """Start. Idempotent."""
-        if not self._rounds.begun:
+        if not self._task.begun:
             self._sender.start()
-            self._rounds.start()
+            self._task.start()
 
     def close(self) -> None:
         """Push the rest, and stop. Idempotent."""
-        if self._rounds.close():
+        if self._task.close():
             self.push()
             self._sender.close()
 

@@ -20,7 +20,7 @@ from headgate.redis.traces import kept_s, write
 from headgate.runtime import spans
 from headgate.runtime.loop import one_round
 from headgate.runtime.metrics import SPANS
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 
 log = structlog.get_logger("headgate.tracer")
 
@@ -36,19 +36,19 @@ class Tracer:
         self._namespaces = {name: each for name, each in namespaces.items() if each.tallies.every}
         self._traced = {name: each.traced for name, each in namespaces.items() if each.traced is not None}
         self._client = client
-        self._rounds = Rounds(self._round, lambda: log.exception("tracing failed"), EVERY_S)
+        self._task = PeriodicTask(self._step, lambda: log.exception("tracing failed"), EVERY_S)
 
     def start(self) -> None:
         """Start. Idempotent. Raises MissingExtra: spans are on, and the extra `otel` is not installed."""
-        if (self._namespaces or self._traced) and not self._rounds.begun:
+        if (self._namespaces or self._traced) and not self._task.begun:
             if self._traced:
                 spans.start()
-            self._rounds.start()
+            self._task.start()
 
     def close(self) -> None:
         """Write the rest, and stop. Idempotent. Waits for Redis."""
-        if self._rounds.close():
-            self._round()
+        if self._task.close():
+            self._step()
             if self._traced:
                 spans.stop()
 
@@ -85,7 +85,7 @@ class Tracer:
                 if not number % _STRIDE:
                     one_round()
 
-    def _round(self) -> float:
+    def _step(self) -> float:
         self.write()
         self.make_spans()
         return EVERY_S

@@ -20,7 +20,7 @@ from headgate.installation import __version__
 from headgate.node.namespace import Namespace
 from headgate.redis.loads import Load, LoadTable
 from headgate.redis.shared_table import SharedTable
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 from headgate.transport.descriptors import descriptor_limit
 
 from .balance import Balance, Occasion, State
@@ -62,8 +62,8 @@ class Rebalancing:
         self.asking: Callable[[], Collection[object]] = tuple
         self._balance = Balance()
         self._counted = 0  # connections in the row before
-        self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
-        self.start, self.leave = self._rounds.start, self._rounds.close
+        self._task = PeriodicTask(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
+        self.start, self.leave = self._task.start, self._task.close
 
     def tick(self) -> float:
         """Notify the clients due now; return the seconds until the next tick."""
@@ -87,7 +87,7 @@ class Rebalancing:
         others = [load.sessions for each, load in alike.items() if each != self._table.id]
         self._balance.decide(self._now_s(), settled, others, self._occasion(rows, [load.since_s for load in alike.values()]))
         self._log_change(before)
-        self._rounds.hurry()
+        self._task.hurry()
 
     # -- private ------------------------------------------------------------------------------------------------------
 

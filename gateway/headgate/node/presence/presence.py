@@ -409,8 +409,8 @@ class Presence:
             while self._unread and not self._closed:
                 topic = next(iter(self._unread))
                 try:
-                    if self._read(topic):
-                        self._faults.pop("read", None)
+                    self._read(topic)
+                    self._faults.pop("read", None)
                 except HeadgateError as error:
                     self._unread[topic] = None
                     self._log_once("read", error)
@@ -420,16 +420,16 @@ class Presence:
                         log.exception("presence not read")
                     sleep(LAST_RETRY_S)
 
-    def _read(self, topic: str) -> bool:
+    def _read(self, topic: str) -> None:
         del self._unread[topic]
         rooms, room = self._rooms, None if self._rooms is None else self._rooms.room(topic)
         if room is None or rooms is None:
-            return True
+            return
         nth = room.begin()
         by_process = store.read_written(self._reads, self._namespace, topic)
         if not room.was_live and any(self._leases.is_unsure(process) for process in by_process):
             self._put_off[topic] = None
-            return True
+            return
         for process, written in by_process.items():
             if room.lacks(process, written):
                 for part in store.read_parts(self._reads, self._namespace, topic, process):
@@ -438,16 +438,15 @@ class Presence:
         last = store.read_written(self._reads, self._namespace, topic)
         one_round()  # lets the link process earlier messages
         if rooms.room(topic) is not room:
-            return True  # closed; a room opened since then has its own read
+            return  # closed; a room opened since then has its own read
         if topic in self._listened and not rooms.loaded(topic, nth, last):
             self._unread[topic] = None
             sleep(FIRST_RETRY_S)
-            return True
+            return
         while rooms.merge(topic):
             one_round()
         if room.was_live and topic in self._live:
             self._live.pop(topic).set()
-        return True
 
     # -- the notifier -------------------------------------------------------------------------------------------------
 

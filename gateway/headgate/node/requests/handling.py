@@ -3,7 +3,7 @@
 In: a question that went to all processes (answers.py); answers of clients, which are requests (requests.py). Out: a notice to
 each client that would get the event's topic; the sums of the answers.
 
-Rules. 1. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has at most one open question, even if it reads
+Rules. 1. MAX_QUESTIONS run at a time, each to MAX_ASKED clients. A client has at most one open question, even if it reads
 nothing. 2. An event counts as `handled` only if a handler has had it. An answer counts only if the page is in the epoch of the
 offset, where it was notified of everything that the log has lost.
 """
@@ -24,7 +24,7 @@ from headgate.redis.questions import AtBrowsers, HandledQuestion
 from headgate.runtime.loop import Signal, one_round
 
 MAX_ASKED = 1000
-MAX_ROUNDS = 2  # half of the greenlets that answer questions may wait for pages
+MAX_QUESTIONS = 2  # half of the greenlets that answer questions may wait for pages
 MAX_WAIT_MS = 1000
 _STRIDE = 100  # clients after which the loop runs
 
@@ -39,7 +39,7 @@ class Verdict(IntEnum):
     HANDLED = 4
 
 
-class _Round:
+class _OpenQuestion:
     """One question, while its clients may answer."""
 
     def __init__(self, question: HandledQuestion) -> None:
@@ -68,7 +68,7 @@ class Handling:
 
     def __init__(self, namespaces: Mapping[str, Namespace]) -> None:
         self._namespaces = namespaces
-        self._rounds: dict[int, _Round] = {}
+        self._questions: dict[int, _OpenQuestion] = {}
         self._numbers = count(1)
 
     def find(self, question: HandledQuestion) -> list[AtBrowsers]:
@@ -77,18 +77,18 @@ class Handling:
         if namespace is None:
             return [AtBrowsers()]
         audience = namespace.audience(question.topic)
-        if len(self._rounds) >= MAX_ROUNDS:
+        if len(self._questions) >= MAX_QUESTIONS:
             return [AtBrowsers(clients=len(audience), not_asked=len(audience))]
         if namespace.bus.epoch != question.epoch:  # this gateway has not reached that epoch yet, or has passed it
             return [AtBrowsers(clients=len(audience), unknown=len(audience))]
-        number, round_ = next(self._numbers), _Round(question)
-        self._rounds[number] = round_
+        number, open_question = next(self._numbers), _OpenQuestion(question)
+        self._questions[number] = open_question
         try:
-            behind = self._ask(namespace, audience[:MAX_ASKED], number, round_)
-            round_.complete.wait(min(question.wait_ms, MAX_WAIT_MS) / 1000)
+            behind = self._ask(namespace, audience[:MAX_ASKED], number, open_question)
+            open_question.complete.wait(min(question.wait_ms, MAX_WAIT_MS) / 1000)
         finally:
-            del self._rounds[number]
-        counts = Counter(round_.verdicts.values())
+            del self._questions[number]
+        counts = Counter(open_question.verdicts.values())
         return [
             AtBrowsers(
                 clients=len(audience),
@@ -106,27 +106,27 @@ class Handling:
         answer = read_handled(body)
         if client.asked == answer.ask:
             client.asked = 0
-        round_ = self._rounds.get(answer.ask)
-        if round_ is not None:
-            round_.take(client, answer)
+        open_question = self._questions.get(answer.ask)
+        if open_question is not None:
+            open_question.take(client, answer)
         return {}
 
-    def _ask(self, namespace: Namespace, audience: tuple[Client, ...], number: int, round_: _Round) -> int:
+    def _ask(self, namespace: Namespace, audience: tuple[Client, ...], number: int, open_question: _OpenQuestion) -> int:
         """Ask clients; return how many were left out because they have not reached the offset."""
-        offset, behind = round_.question.offset, 0
+        offset, behind = open_question.question.offset, 0
         frame = message_frame(notice_packet(namespace.name, HANDLED, {"ask": number, "offset": offset}))
         for nth, client in enumerate(audience, 1):
             if client.state.arriving or namespace.had(client) < offset:
                 behind += 1
                 continue
-            round_.verdicts[client] = Verdict.NOTHING
+            open_question.verdicts[client] = Verdict.NOTHING
             if not client.asked:
                 client.asked = number
                 client.connection.offer_control(frame)
             if not nth % _STRIDE:
                 one_round()
-        round_.asked_all = True
-        round_.check_complete()
+        open_question.asked_all = True
+        open_question.check_complete()
         return behind
 
 

@@ -21,8 +21,8 @@ from headgate.runtime.loop import Idle, spawn
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
 # One round trip is five full calls of Redis (`services/log_writer.py`). Packing it and reading its replies takes 1.4 ms.
-MAX_ROUND_EVENTS = 500
-MAX_ROUND_BYTES = 1024 * 1024
+MAX_BATCH_EVENTS = 500
+MAX_BATCH_BYTES = 1024 * 1024
 # Of a namespace's queue.
 MAX_WAITING_EVENTS = 20_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
@@ -33,7 +33,7 @@ Outcome = Receipt | HeadgateError
 log = structlog.get_logger("headgate.publish_queue")
 
 
-class _Round:
+class _Batch:
     """The events of one round trip, and the greenlets that wait for it."""
 
     __slots__ = ("_waiting", "events", "outcomes", "size_bytes")
@@ -47,9 +47,9 @@ class _Round:
     def take(self, events: Sequence[Prepared], first: int) -> int:
         """Take events from `first` on while there is room, at least one; return how many."""
         count, size_bytes = 0, self.size_bytes
-        room = MAX_ROUND_EVENTS - len(self.events)
+        room = MAX_BATCH_EVENTS - len(self.events)
         for event in events[first : first + room]:
-            if size_bytes >= MAX_ROUND_BYTES:
+            if size_bytes >= MAX_BATCH_BYTES:
                 break
             size_bytes += event.size_bytes
             count += 1
@@ -57,7 +57,7 @@ class _Round:
         self.size_bytes = size_bytes
         return count
 
-    def add(self, event: Prepared) -> tuple[_Round, int, int]:
+    def add(self, event: Prepared) -> tuple[_Batch, int, int]:
         """Take an event; return its place. There must be room."""
         self.events.append(event)
         self.size_bytes += event.size_bytes
@@ -65,7 +65,7 @@ class _Round:
         return self, end - 1, end
 
     def has_room(self) -> bool:
-        return len(self.events) < MAX_ROUND_EVENTS and self.size_bytes < MAX_ROUND_BYTES
+        return len(self.events) < MAX_BATCH_EVENTS and self.size_bytes < MAX_BATCH_BYTES
 
     def wait(self) -> Sequence[Outcome]:
         """Wait for the outcomes of all events and return them. Switches greenlets."""
@@ -101,7 +101,7 @@ class PublishQueue:
         `start` runs a function in a new greenlet, from the next turn of the loop.
         """
         self._publisher, self._published, self._start = publisher, published, start
-        self._rounds: deque[_Round] = deque()
+        self._batches: deque[_Batch] = deque()
         self._sending = False
         self._waiting_events = self._waiting_bytes = 0
 
@@ -125,37 +125,37 @@ class PublishQueue:
             self._sending = True
             self._start(self._send)
         outcomes: list[Outcome] = []
-        for round_, first, end in places:
-            outcomes += round_.wait()[first:end]
+        for batch, first, end in places:
+            outcomes += batch.wait()[first:end]
         return outcomes
 
-    def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
+    def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Batch, int, int]]:
         """Give events their places in rounds; return these as (round, first, end)."""
-        if len(events) == 1 and self._rounds and self._rounds[-1].has_room():
-            return [self._rounds[-1].add(events[0])]
-        places: list[tuple[_Round, int, int]] = []
+        if len(events) == 1 and self._batches and self._batches[-1].has_room():
+            return [self._batches[-1].add(events[0])]
+        places: list[tuple[_Batch, int, int]] = []
         taken = 0
         while taken < len(events):
-            if not self._rounds or not self._rounds[-1].has_room():
-                self._rounds.append(_Round())
-            round_ = self._rounds[-1]
-            first = len(round_.events)
-            taken += round_.take(events, taken)
-            places.append((round_, first, len(round_.events)))
+            if not self._batches or not self._batches[-1].has_room():
+                self._batches.append(_Batch())
+            batch = self._batches[-1]
+            first = len(batch.events)
+            taken += batch.take(events, taken)
+            places.append((batch, first, len(batch.events)))
         return places
 
     def _send(self) -> None:
         """Send one round after the other until none is left."""
         try:
-            while self._rounds:
-                sent = self._rounds.popleft()
+            while self._batches:
+                sent = self._batches.popleft()
                 try:
                     outcomes: Sequence[Outcome] = self._publisher.publish_prepared(sent.events)
                 except HeadgateError as error:
                     self._fail(sent, error)
                     if isinstance(error, BusUnavailable):
-                        while self._rounds:
-                            self._fail(self._rounds.popleft(), error)
+                        while self._batches:
+                            self._fail(self._batches.popleft(), error)
                 except Exception:
                     log.exception("publishing failed")
                     self._fail(sent, BusUnavailable("the gateway failed; its log says why"))
@@ -165,10 +165,10 @@ class PublishQueue:
         finally:
             self._sending = False
 
-    def _fail(self, sent: _Round, error: HeadgateError) -> None:
+    def _fail(self, sent: _Batch, error: HeadgateError) -> None:
         self._end(sent, [error] * len(sent.events))
 
-    def _end(self, sent: _Round, outcomes: Sequence[Outcome]) -> None:
+    def _end(self, sent: _Batch, outcomes: Sequence[Outcome]) -> None:
         self._waiting_events -= len(sent.events)
         self._waiting_bytes -= sent.size_bytes
         sent.end(outcomes)

@@ -28,7 +28,7 @@ from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 from headgate_server.api.gate import Gate
-from headgate_server.api.publish_requests import Asked, traceparent_of
+from headgate_server.api.publish_requests import PublishRequest, traceparent_of
 from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
 
 from .dispatch import check_acceptable, check_media_type, decode, refuse
@@ -136,7 +136,7 @@ class Publishing:
         self.rates = SharedRates("publish", settings.publish_per_s, settings.publish_burst)
         self._bodies = waiting_bodies(self._max_batch_bytes)
 
-    def one(self, asked: Asked) -> Answer:
+    def one(self, asked: PublishRequest) -> Answer:
         """Publish one event. Switches greenlets."""
         known, body = self._read(asked, self._max_one_bytes)
         event = decode(body, _decode_one)
@@ -164,7 +164,7 @@ class Publishing:
             raise outcome
         return encoded_answer(201, _receipt(outcome) + b"\n")
 
-    def batch(self, asked: Asked) -> Answer:
+    def batch(self, asked: PublishRequest) -> Answer:
         """Publish a batch. Switches greenlets."""
         known, body = self._read(asked, self._max_batch_bytes)
         batch = decode(body, _decode_batch)
@@ -208,13 +208,13 @@ class Publishing:
         rest: Iterator[Receipt | HeadgateError] = iter(published)
         return _batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
 
-    def _read(self, asked: Asked, limit_bytes: int) -> tuple[tuple[str, Identity], bytes]:
+    def _read(self, asked: PublishRequest, limit_bytes: int) -> tuple[tuple[str, Identity], bytes]:
         """Check the head, and read the body; return the namespace and caller of the head, and the body."""
         known, began_s = self._begin(asked), time.monotonic()
         body = self._body(asked, known[1], limit_bytes)
         return known if time.monotonic() - began_s <= SLOW_BODY_S else self._begin(asked), body
 
-    def _begin(self, asked: Asked) -> tuple[str, Identity]:
+    def _begin(self, asked: PublishRequest) -> tuple[str, Identity]:
         """Check the head, so that a refusal does not wait for the body; return its namespace and caller.
 
         For a head that has passed before, it checks only the caller again.
@@ -234,12 +234,12 @@ class Publishing:
                 asked.known = handshake
         return handshake.namespace, identity
 
-    def _caller(self, asked: Asked, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
+    def _caller(self, asked: PublishRequest, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
         """Return the namespace of a request, and the identity of its caller there."""
         wanted = self._settings.namespaces[0] if namespace is None else namespace.removeprefix("/")
         return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
 
-    def _body(self, asked: Asked, identity: Identity, limit_bytes: int) -> bytes:
+    def _body(self, asked: PublishRequest, identity: Identity, limit_bytes: int) -> bytes:
         """Return the body, as `asked.body`. Also raises LimitReached if too many bytes are in transit."""
         environ = asked.environ
         length = str(environ.get("CONTENT_LENGTH", ""))
@@ -255,7 +255,7 @@ class Publishing:
             raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
         return compact_json(event.data)
 
-    def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
+    def _check_grant(self, asked: PublishRequest, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):
             refuse(identity, scope_missing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
 

@@ -14,7 +14,7 @@ from headgate.node.cluster.log_maintenance import COUNT_CONSUMERS_EVERY, mainten
 from headgate.redis.log import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime import periodic as rounds
-from headgate.runtime.periodic import Rounds
+from headgate.runtime.periodic import PeriodicTask
 from headgate.settings.settings import Settings
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
@@ -96,7 +96,7 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-def upkeep(clock: LoopClock, log: Log, kept: Kept) -> Iterator[Rounds]:
+def upkeep(clock: LoopClock, log: Log, kept: Kept) -> Iterator[PeriodicTask]:
     """The upkeep of one namespace, which has ticked once."""
     upkeep = maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()
@@ -107,13 +107,13 @@ def upkeep(clock: LoopClock, log: Log, kept: Kept) -> Iterator[Rounds]:
     gevent.idle(-2)
 
 
-def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """The first one has had no report."""
     clock.advance(WATCH_EVERY_S)
     assert log.heard == [(), ("e1", 1_000, int(WATCH_EVERY_S * 1000))]
 
 
-def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """Not with each tick, as that asks for each of them."""
     log.elsewhere = 2
     found = []
@@ -124,14 +124,14 @@ def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Rounds, clo
     assert REGISTRY.get_sample_value("headgate_consumers_elsewhere", {"namespace": "notifications"}) == 2
 
 
-def test_without_a_clock_there_is_nothing_to_say(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_without_a_clock_there_is_nothing_to_say(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """Before another process of Redis has begun its epoch, the earlier report is of no use."""
     log.epoch, log.clock_ms = "", 0
     clock.advance(2 * WATCH_EVERY_S)
     assert log.heard[-1] == ()
 
 
-def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """One with room is not, and the trouble is logged once, with the remedy."""
     assert log.trims == 0
     log.full, log.too_old = True, 5
@@ -143,7 +143,7 @@ def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Rounds, c
     assert lines[0]["error"].endswith("it is out of memory (maxmemory); raise maxmemory")
 
 
-def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """An outage is not, because the bus reports that. Neither ends the upkeep."""
     with capture_logs() as lines:
         for fault in (BusRefused("no permission"), BusRefused("no permission"), None, BusRefused("no permission")):
@@ -155,7 +155,7 @@ def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Rounds, 
     assert len(log.heard) == 1 + 5
 
 
-def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """It is logged whole."""
     log.fault = ZeroDivisionError()
     with capture_logs() as lines:
@@ -166,14 +166,14 @@ def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: Rounds, clock: LoopCloc
     assert len(log.heard) == 3
 
 
-def test_one_that_is_closed_ticks_no_more(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_one_that_is_closed_ticks_no_more(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """Its greenlet ends at once."""
     upkeep.close()
     clock.advance(3 * WATCH_EVERY_S)
     assert len(log.heard) == 1
 
 
-def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_the_metrics_have_the_size_of_the_log_and_its_age(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """By the clock of the log, which may differ from ours; an empty one has no age."""
 
     def told() -> tuple[float | None, float | None]:
@@ -190,7 +190,7 @@ def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep:
     assert told() == (0, 0)
 
 
-def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Rounds, clock: LoopClock, log: Log) -> None:
+def test_the_metrics_have_for_how_long_an_id_counts(upkeep: PeriodicTask, clock: LoopClock, log: Log) -> None:
     """An alert can compare it with the delay of a repeated task."""
     log.id_hold_s = 84.5
     clock.advance(WATCH_EVERY_S)

@@ -42,15 +42,15 @@ class Process:
         self.measured = Measured(name, clock)
         client = server.client()
         self.table = SharedTable(client, [NAMESPACE], lambda: name, clock, clock)
-        self.table.id, self.table._rounds.begun = name, True  # turned by the test
+        self.table.id, self.table._task.begun = name, True  # turned by the test
         self.watch = ProcessStatsWatch(self.table, {}, State, lambda: announce(client, KIND), clock)
         cast(Any, self.watch).measure = self.measured.read
 
     def turn(self) -> float:
         """Return how long the watch then waits."""
         wait_s = self.watch.turn()
-        if self.table._rounds._wakeup.is_set():
-            self.table._rounds._wakeup.clear()
+        if self.table._task._wakeup.is_set():
+            self.table._task._wakeup.clear()
             self.table.turn([self.watch])
         return wait_s
 
@@ -115,10 +115,10 @@ def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is
     one, two = pair
     assert tick(clock, server, one, two) == [REST_S, REST_S]
     one.ask()
-    assert two.watch._rounds._wakeup.is_set()
-    two.watch._rounds._wakeup.clear()
+    assert two.watch._task._wakeup.is_set()
+    two.watch._task._wakeup.clear()
     assert tick(clock, server, two, one) == [EVERY_S, EVERY_S]
-    assert not two.watch._rounds._wakeup.is_set()
+    assert not two.watch._task._wakeup.is_set()
     assert tick(clock, server, one, two, seconds=2 * WATCHED_S) == [REST_S, REST_S]
 
 
@@ -187,10 +187,10 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[
     one, _ = pair
 
     def broken() -> float:
-        one.watch._rounds.ended = True
+        one.watch._task.ended = True
         raise RuntimeError
 
-    one.watch._rounds._step = broken
+    one.watch._task._step = broken
     with capture_logs() as lines:
         one.watch.start()
         gevent.idle(-2)

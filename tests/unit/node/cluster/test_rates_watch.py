@@ -45,7 +45,7 @@ def test_what_one_process_lets_a_caller_spend_the_others_take_off(server: SmallR
     """Each rate for itself."""
     one, two = pair
     one.publishes.spend("ana", server.now_s, 7)
-    assert one.table._rounds._wakeup.is_set()
+    assert one.table._task._wakeup.is_set()
     one.table.turn()
     two.table.turn()
     assert (left(two.publishes, server), left(two.reads, server)) == (3, 10)

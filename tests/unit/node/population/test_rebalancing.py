@@ -145,7 +145,7 @@ def test_a_process_that_leaves_counts_no_more_and_moves_nobody(server: SmallRedi
     full, empty = Process(server, "full", 60), Process(server, "empty", 0)
     run(server, SETTLED_S + 20, full, empty)
     assert full.told()
-    full.table._rounds.begun = True
+    full.table._task.begun = True
     full.rebalancing.leave()
     full.table.retire()
     full.table.turn()
@@ -183,7 +183,7 @@ def test_it_ticks_by_itself_once_it_is_started(server: SmallRedis) -> None:
             process.rebalancing.start()
         with gevent.Timeout(30):
             while not ticks:
-                process.rebalancing._rounds.hurry()
+                process.rebalancing._task.hurry()
                 gevent.sleep(0.001)
     assert [line["event"] for line in lines] == ["rebalancing failed"]
     process.rebalancing.leave()

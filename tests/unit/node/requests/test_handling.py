@@ -117,7 +117,7 @@ def test_questions_and_the_clients_of_one_are_bounded(no_signal: list[float], mo
     pages = [Page({"handled": True}) for _ in range(5)]
     handling, _ = asked(*pages)
     assert handling.find(QUESTION) == [AtBrowsers(5, handled=2, not_asked=3)]
-    monkeypatch.setattr(module, "MAX_ROUNDS", 0)
+    monkeypatch.setattr(module, "MAX_QUESTIONS", 0)
     assert handling.find(QUESTION) == [AtBrowsers(5, not_asked=5)]
 
 

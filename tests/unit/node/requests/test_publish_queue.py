@@ -120,8 +120,8 @@ def test_an_event_that_is_refused_keeps_no_other_out(room: Room) -> None:
 
 def test_a_round_trip_is_bounded_and_a_callers_events_may_need_several(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """In events and in bytes; a caller has its outcomes when the last of them is there."""
-    monkeypatch.setattr(module, "MAX_ROUND_EVENTS", 3)
-    monkeypatch.setattr(module, "MAX_ROUND_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_BATCH_EVENTS", 3)
+    monkeypatch.setattr(module, "MAX_BATCH_BYTES", 10)
     room.publish("a", "b")
     room.publish("c", "d", "e", "f", "g")
     room.publish("h", "i", size=10)

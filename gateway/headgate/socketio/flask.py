@@ -61,6 +61,7 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
 
         Raises TypeError for an option that our server does not have.
         """
+        from headgate.transport.http_limits import HttpLimits
         from headgate.transport.http_server import HTTPServer
 
         debug = options.pop("debug", app.debug)
@@ -78,7 +79,7 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
             self.sockio_mw.wsgi_app = DebuggedApplication(self.sockio_mw.wsgi_app, evalex=True)
         named: str = app.config["SERVER_NAME"] or ""
         port = port or (int(named.rpartition(":")[2]) if ":" in named else 5000)
-        self.wsgi_server = HTTPServer((host or "127.0.0.1", port), app, **tls)
+        self.wsgi_server = HTTPServer((host or "127.0.0.1", port), app, limits=HttpLimits(max_body_bytes=None), **tls)
         if use_reloader:
             flask_socketio.run_with_reloader(self.wsgi_server.serve_forever, **reloader_options)
         else:

@@ -16,7 +16,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 
-from headgate.errors import HeadgateError, LimitReached
+from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
 
 NO_STORE = ("Cache-Control", "no-store")
 # A random number of seconds in this range, so that clients do not all return at once.
@@ -68,6 +68,16 @@ def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Ans
     if "retry_after_s" in error:
         headers.append(("Retry-After", str(error["retry_after_s"])))
     return Answer(status, headers, body)
+
+
+def last_answer(status: str, error: Mapping[str, Any]) -> Answer:
+    """Return an error after which the connection ends."""
+    return msgspec.structs.replace(error_answer(status, error), closes=True)
+
+
+def too_large(size_bytes: int, limit_bytes: int) -> Answer:
+    """Return the answer to a request with a larger body than the server allows."""
+    return last_answer("413 Content Too Large", PayloadTooLarge(size_bytes, limit_bytes, "http").to_wire())
 
 
 def no_room(name: str, limit: int) -> Answer:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
 
+from .http_answers import Answer, http_error, last_answer, too_large
 from .http_limits import HttpLimits, Pace, Part
 from .http_parser import Bad, ParserState, Request, RequestParser
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
@@ -33,18 +34,25 @@ LINGER_S = 2.0
 # The most bytes of a body to read after the answer, so that the connection can be reused.
 MAX_DISCARD_BYTES = 65536
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# The most bytes of a chunked body on the wire, as a multiple of the data and beside it. Chunks of one byte take six bytes each.
+MAX_FRAMING, FRAMING_BYTES = 16, 65536
+_BAD_BODY = last_answer("400 Bad Request", http_error("bad_request", "the body is not valid HTTP"))
 
 
 class BadBody(OSError):
-    """The body is not valid HTTP. The text names the fault."""
+    """The body is not valid HTTP, or too large. Has the answer that reports the fault."""
+
+    def __init__(self, reason: str, answer: Answer) -> None:
+        super().__init__(errno.EBADMSG, reason)
+        self.answer = answer
 
 
 class Channel:
     """See the module. If it is `broken`, no further request can be read."""
 
     __slots__ = (
-        *("_chunked_bytes", "_client_waits", "_is_chunked", "_limits", "_pace", "_parser", "_turn_bytes", "_waiting", "_waits"),
-        *("broken", "part", "peer", "sent_bytes"),
+        *("_body_bytes", "_chunked_bytes", "_client_waits", "_is_chunked", "_limits", "_pace", "_parser", "_turn_bytes"),
+        *("_waiting", "_waits", "broken", "part", "peer", "sent_bytes"),
     )
 
     def __init__(
@@ -56,7 +64,7 @@ class Channel:
         # Of this part; None until we wait for the peer.
         self._pace: Pace | None = self.part.pace(limits)
         self._pace.waited(waited_s)
-        self._turn_bytes = self._chunked_bytes = self._waits = self.sent_bytes = 0
+        self._turn_bytes = self._body_bytes = self._chunked_bytes = self._waits = self.sent_bytes = 0
         self.broken = self._is_chunked = self._client_waits = False
 
     def begin(self, part: Part) -> None:
@@ -132,7 +140,7 @@ class Channel:
         """Begin to read the body of this request."""
         self.begin(Part.BODY)
         self._is_chunked, self._client_waits = request.is_chunked, request.expects_continue
-        self._chunked_bytes = 0
+        self._body_bytes = self._chunked_bytes = 0
 
     def next_piece(self) -> bytes:
         """Return the next piece of the body; empty at its end. Switches greenlets. Raises OSError, BadBody among them."""
@@ -150,15 +158,18 @@ class Channel:
             data = self.receive(read_bytes, read_bytes)
             if self._is_chunked:
                 self._chunked_bytes += len(data)
-            if not data or self._chunked_bytes > self._limits.max_chunked_bytes:
+            if not data or self._chunked_bytes > MAX_FRAMING * self._body_bytes + FRAMING_BYTES:
                 self.broken = True
                 reason = "a chunked body that does not end" if data else "the body ended too early"
                 raise ConnectionResetError(errno.ECONNRESET, reason)
             parser.feed(data)
         if isinstance(event, Bad):
             self.broken = True
-            raise BadBody(errno.EBADMSG, event.reason)
+            raise BadBody(event.reason, _BAD_BODY)
         assert isinstance(event, bytes)
+        self._body_bytes += len(event)
+        if (limit := self._limits.max_body_bytes) is not None and self._body_bytes > limit:
+            raise BadBody("too large", too_large(self._body_bytes, limit))
         return event
 
     def read_body(self) -> bytes:

@@ -17,14 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 from wsgiref.types import WSGIEnvironment
 
-import msgspec
 import structlog
 
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import READ, Watcher, io_watcher, repeat, spawn, unwatch
 from headgate.runtime.metrics import HTTP_ENDED
 
-from .http_answers import Answer, error_answer, http_error
+from .http_answers import Answer, http_error, last_answer, too_large
 from .http_channel import LINGER_S, READ_BYTES, BadBody, Channel, wsgi_input
 from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
@@ -42,14 +41,8 @@ NAMES_SESSION = "sid="
 _log_throttle = LogThrottle()
 
 
-def _last_answer(status: str, code: str, message: str, *, retry: bool = False) -> Answer:
-    """Return an answer after which the connection ends."""
-    return msgspec.structs.replace(error_answer(status, http_error(code, message, retry=retry)), closes=True)
-
-
-_LATE = _last_answer("408 Request Timeout", "request_timeout", "the request's headers took too long", retry=True)
-_FAILED = _last_answer("500 Internal Server Error", "internal_error", "the server failed; its log says why")
-_BAD_BODY = _last_answer("400 Bad Request", "bad_request", "the body is not valid HTTP")
+_LATE = last_answer("408 Request Timeout", http_error("request_timeout", "the request's headers took too long", retry=True))
+_FAILED = last_answer("500 Internal Server Error", http_error("internal_error", "the server failed; its log says why"))
 
 
 class HttpConnection:
@@ -206,7 +199,7 @@ class HttpConnection:
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
                 log.warning("another protocol refused", protocol=other, left_out=left_out)
             code = request.status[4:].lower().replace(" ", "_")
-            self.write(_last_answer(request.status, code, request.reason).to_bytes(time.time()))
+            self.write(last_answer(request.status, http_error(code, request.reason)).to_bytes(time.time()))
         if not isinstance(request, Request) or (_is_foreign(self._server, request) and self._hand_over()):
             return False
         if self._asked is None:
@@ -273,21 +266,24 @@ class HttpConnection:
 
     def _answer_by_application(self, request: Request, environ: WSGIEnvironment, channel: Channel) -> bool:
         """Answer a request by the application; return whether the connection can be reused."""
-        server = self._server
+        server, limit = self._server, self._server.admission.limits.max_body_bytes
         environ["wsgi.input"] = wsgi_input(channel.next_piece)
         exchange = WsgiExchange(self.write, channel, request, environ, lambda: self.is_reserved or _ends_after(server, request))
         began_s, sent_bytes = time.monotonic(), channel.sent_bytes
         try:
             refusal = server.admission.refusal(self, environ)
+            if refusal is None and limit is not None and request.body_bytes > limit:
+                refusal = too_large(request.body_bytes, limit)
             exchange.run(server.application if refusal is None else refusal.__call__)
             if not (exchange.is_begun or self.is_taken or channel.broken):  # the client would read the next answer as this one
                 raise RuntimeError("the application did not call start_response")
         except Exception as error:
             exchange.ends = True
-            if not channel.broken:
+            answer = error.answer if isinstance(error, BadBody) else None if channel.broken else _FAILED
+            if answer is _FAILED:
                 log.exception("application failed", path=request.path)
-            if not self.is_taken and not exchange.is_begun and (isinstance(error, BadBody) or not channel.broken):
-                self.write((_BAD_BODY if isinstance(error, BadBody) else _FAILED).to_bytes(time.time()))
+            if answer is not None and not (self.is_taken or exchange.is_begun):
+                self.write(answer.to_bytes(time.time()))
         finally:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)

@@ -18,14 +18,17 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """The limits of an HTTP server, named as the settings, except that `header_deadline_s` is `handshake_deadline_s` there."""
+    """The limits of an HTTP server, named as the settings, except that `header_deadline_s` is `handshake_deadline_s` there.
+
+    `max_body_bytes` None leaves the size of a body to the application, as Flask's MAX_CONTENT_LENGTH does.
+    """
 
     header_deadline_s: float = DEFAULTS.handshake_deadline_s
     keep_alive_s: float = DEFAULTS.keep_alive_s
     body_deadline_s: float = DEFAULTS.body_deadline_s
     write_deadline_s: float = DEFAULTS.write_deadline_s
     min_bytes_per_s: float = 1024.0
-    max_body_bytes: int = MAX_BODY_BYTES
+    max_body_bytes: int | None = MAX_BODY_BYTES
     send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
     max_connections_per_address: int = DEFAULTS.max_connections_per_address
     proxies: int = DEFAULTS.proxies
@@ -34,16 +37,11 @@ class HttpLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> HttpLimits:
-        """Return the limits for a gateway's server."""
+        """Return the limits for a gateway's server, whose applications limit their bodies."""
         values = settings.values_for(cls)
         if settings.dev:
             values["max_connections_per_address"] = 0  # all clients are on one machine
-        return cls(header_deadline_s=settings.handshake_deadline_s, **values)
-
-    @property
-    def max_chunked_bytes(self) -> int:
-        """The most bytes of a chunked body on the wire, including chunk sizes, extensions and trailers."""
-        return 2 * self.max_body_bytes + 65536
+        return cls(header_deadline_s=settings.handshake_deadline_s, max_body_bytes=None, **values)
 
 
 class Pace:

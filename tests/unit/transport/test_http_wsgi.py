@@ -1,6 +1,7 @@
 """An application's rights by PEP 3333, and the output for it."""
 
 import io
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -166,6 +167,41 @@ def test_the_environment_is_complete() -> None:
     assert seen[0]["wsgi.version"] == (1, 0)
     assert {"SERVER_NAME", "SERVER_PORT", "wsgi.errors", "wsgi.url_scheme", "wsgi.multiprocess", "wsgi.run_once"} <= set(seen[0])
     assert seen[0]["wsgi.input_terminated"] is True
+
+
+@pytest.mark.parametrize(
+    ("head", "read"), [("Content-Length: 11", 0), ("Transfer-Encoding: chunked", 10)], ids=["declared", "chunked"]
+)
+def test_a_body_above_the_limit_is_refused(head: str, read: int) -> None:
+    """Unread where its length is known. An application gets no more than the limit of one in chunks."""
+    seen: list[bytes] = []
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        seen.extend(iter(lambda: environ["wsgi.input"].read(1), b""))
+        start_response("200 OK", [])
+        return []
+
+    request = f"POST /a HTTP/1.1\r\nHost: test\r\n{head}\r\n\r\n".encode()
+    body = b"x" * 11 if read == 0 else b"a\r\nxxxxxxxxxx\r\n1\r\nx\r\n0\r\n\r\n"
+    ((status, headers, told),) = answers(application, request, body, max_body_bytes=10)
+
+    assert (status, headers["Connection"], len(seen)) == ("413 Content Too Large", "close", read)
+    error = json.loads(told)["error"]
+    assert (error["code"], error["size"], error["limit"], error["where"]) == ("payload_too_large", 11, 10, "http")
+
+
+@pytest.mark.parametrize("limit", [11, None])
+def test_a_body_within_the_limit_is_read(limit: int | None) -> None:
+    """Without one, the application limits its bodies."""
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        body = environ["wsgi.input"].read()
+        start_response("200 OK", [])
+        return [body]
+
+    requests = [b"POST /a HTTP/1.1\r\nContent-Length: 11\r\n\r\n" + b"x" * 11]
+    requests.append(b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nxxxxxxxxxxx\r\n0\r\n\r\n")
+    assert [body for *_, body in answers(application, *requests, max_body_bytes=limit)] == [b"x" * 11] * 2
 
 
 def test_an_application_may_end_the_connection() -> None:

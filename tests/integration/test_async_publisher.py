@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
@@ -289,3 +291,25 @@ def test_an_event_that_redis_refuses_keeps_no_other_out(redis_url: str, redis_cl
 
     assert refused.parts == {"size": 11, "limit": 10, "where": "bus"}
     assert published.offset == 2
+
+
+def test_a_publish_that_no_thread_can_send_raises(redis_url: str) -> None:
+    """Python starts none for an executor once the main thread has ended, as in a function of atexit."""
+    code = (
+        "import asyncio, atexit, sys\nfrom headgate import AsyncPublisher, BusUnavailable\n"
+        "loop, publisher = asyncio.new_event_loop(), AsyncPublisher(sys.argv[1])\n"
+        "loop.run_until_complete(publisher.publish('a', 1))\n"
+        "def late():\n"
+        "    for call in (publisher.publish('a', 2), publisher.position()):\n"
+        "        try:\n            loop.run_until_complete(call)\n"
+        "        except BusUnavailable as error:\n            print(error)\n"
+        "    loop.run_until_complete(publisher.close())\n"
+        "atexit.register(late)"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", code, redis_url], capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    ).stdout
+
+    assert len(said.splitlines()) == 2
+    assert said.count("use Publisher where the program ends") == 2

@@ -266,7 +266,8 @@ class Bounded:
             if is_due and self.opened_in_s > ASK_APART_S:
                 switch.asked(now_s, now_s + within_s, is_answered=True)  # until the thread knows better
                 # In an empty context, as the budget of this call is not the thread's.
-                Thread(target=Context().run, args=(self._ask_where, switch, now_s, within_s), daemon=True).start()
+                with suppress(RuntimeError):  # the system has no more threads, or the program ends: it asks again later
+                    Thread(target=Context().run, args=(self._ask_where, switch, now_s, within_s), daemon=True).start()
             elif is_due:
                 self._ask_where(switch, now_s, within_s)
         return switch.is_left(self.server, self._count)

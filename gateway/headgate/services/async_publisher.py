@@ -240,11 +240,21 @@ class AsyncPublisher:
         opening = self._opening
         if opening is None or opening.cancelled() or (opening.done() and opening.exception()):  # the next call tries again
             self._loop = _running_loop()
-            opening = self._opening = self._loop.run_in_executor(self._threads, self._make)
+            opening = self._opening = self._run(self._make)
         self._publisher = await asyncio.shield(opening)
         if self._is_closed:
             raise PublisherClosed("it was closed")
         return self._publisher
+
+    def _run(self, call: Callable[[], R]) -> asyncio.Future[R]:
+        """Call a function in a thread. The result is BusUnavailable where Python has none for it."""
+        loop = asyncio.get_running_loop()
+        try:
+            return loop.run_in_executor(self._threads, call)
+        except RuntimeError as error:  # the system has no more threads, or the program ends
+            failed = loop.create_future()
+            failed.set_exception(BusUnavailable(f"no thread can send it, use Publisher where the program ends: {error}"))
+            return failed
 
     def _is_busy(self) -> bool:
         return bool(self._lanes or self._ended or self._calls)
@@ -270,9 +280,7 @@ class AsyncPublisher:
         if self._calls >= MAX_CALLS:
             raise LimitReached("publisher_calls", MAX_CALLS, _FULL_RETRY_S)
         self._calls += 1
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, partial(copy_context().run, method, publisher, *args, **options)
-        )
+        running = self._run(partial(copy_context().run, method, publisher, *args, **options))
         running.add_done_callback(self._call_ended)
         return await asyncio.shield(running)
 
@@ -313,9 +321,7 @@ class AsyncPublisher:
             del self._lanes[key]
             self._note_idle()
             return
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, partial(self._publisher.publish_prepared, [event for event, _ in sent], durable=key[1])
-        )
+        running = self._run(partial(self._publisher.publish_prepared, [event for event, _ in sent], durable=key[1]))
         running.add_done_callback(partial(self._answered, key, lane, sent))
 
     def _take(self, lane: _Lane) -> list[_Waiting]:

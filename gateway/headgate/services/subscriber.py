@@ -310,10 +310,10 @@ class _DaemonThread:
         """Run `work` in the thread, and start the thread if it has ended."""
         future: Future[bool] = Future()
         with self._lock:
-            self._work.put((work, future))
             if not self._is_running:
+                Thread(target=self._run, name="headgate-subscriber", daemon=True).start()  # raises if there can be no more
                 self._is_running = True
-                Thread(target=self._run, name="headgate-subscriber", daemon=True).start()
+            self._work.put((work, future))
         return future
 
     def _run(self) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
@@ -162,8 +164,14 @@ def test_tls_connections_share_a_context_until_one_fails(tmp_path: Path, monkeyp
     assert next(made) == 3
 
 
-def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_address_leads() -> None:
-    """The server answers the question after the command. So a command that waited for it would find no answer."""
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_address_leads(
+    monkeypatch: pytest.MonkeyPatch, *, has_threads: bool
+) -> None:
+    """The server answers the question after the command. So a command that waited for it would find no answer.
+
+    Where no thread can be started, as beyond a limit of the system, the question is asked later.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = read_url(f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}")
         switch = switch_of(url)
@@ -176,11 +184,17 @@ def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_addr
             opened.result(DEADLINE_S)
             connection.opened_in_s = 1.0
             switch.doubt()
-            connection.connect()
+            with monkeypatch.context() as patch:
+                if not has_threads:
+                    patch.setattr(Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+                connection.connect()
             connection.send_command("PING")
             peer.recv(4096)
             peer.sendall(b"+PONG\r\n")
             assert connection.read_response() == b"PONG"
+            if not has_threads:
+                switch.doubt()
+                connection.connect()
             other = listener.accept()[0]
             other.recv(4096)
             other.sendall(introduced("there"))

@@ -4,6 +4,7 @@ import random
 from datetime import datetime
 from threading import Thread, current_thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -103,6 +104,17 @@ def test_an_idle_thread_ends_and_work_that_comes_later_has_another(monkeypatch: 
         assert isinstance(daemon.run(work).exception(30), ValueError)
         threads[-1].join(30)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_work_is_done_once_threads_can_be_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system had no more of them. What failed then is not done later."""
+    daemon, refused = _DaemonThread(), Mock()
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        with pytest.raises(RuntimeError):
+            daemon.run(refused)
+    assert daemon.run(Mock(return_value=True)).result(30)
+    refused.assert_not_called()
 
 
 def test_it_is_patient_as_long_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,12 +142,10 @@ local function plan_mute(plan, change)
 end
 
 -- The newest offset that an earlier epoch shares with the log of now. Returns nil and a refusal if the log does not know the epoch.
-local function end_of(name, head, epoch)
-  local following = head.began == 'epoch' and head.begins_at or math.huge
-  if head.began == 'epoch' and epoch == head.before then return following - 1 end
+local function end_of(name, epoch)
   local refused = may('HGETALL', name.epochs)
   if refused then return nil, refused end
-  local flat, nth = head.began == 'log' and {} or try('HGETALL', name.epochs), nil
+  local flat, nth, following = try('HGETALL', name.epochs), nil, math.huge
   if flat.err then return nil, try_again(flat) end
   for place = 1, #flat, 2 do
     if flat[place] == epoch then nth = tonumber(match(flat[place + 1], ' (%d+)$')) end
@@ -192,7 +190,7 @@ local function plan_change(name, head, plan)
   if change.epoch then
     if change.epoch ~= head.epoch then
       local last
-      last, wrong = end_of(name, head, change.epoch)
+      last, wrong = end_of(name, change.epoch)
       if not last then return nil, wrong end
       change.up_to = min(change.up_to, last)
     end

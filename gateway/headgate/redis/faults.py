@@ -52,6 +52,8 @@ _UNKNOWN_COMMAND = re.compile(r"unknown command ['`](\w+).*", re.DOTALL)
 # The texts of replies without a code, or with a code that redis-py before 8 drops.
 _CODES_OF_TEXTS = (
     (re.compile(r"Function not found"), NO_FUNCTION),
+    # Of a function's command, before Redis 7.2. It does not name the command.
+    (re.compile(r"The user executing the script can't .*", re.DOTALL), NO_PERMISSION),
     (_UNKNOWN_COMMAND, NO_COMMAND),
     (re.compile(r"This instance has cluster support disabled"), NO_CLUSTER),
     # A function that hits this error stops there. The key may be on the other node, or not exist.

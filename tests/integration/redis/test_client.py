@@ -20,6 +20,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
         (b"-READONLY You can't write", BusUnavailable, "READONLY", "read-only replica"),
         (b"-NOAUTH Authentication required.", BusRefused, "NOAUTH", "password"),
         (b"-NOPERM User x has no permissions", BusRefused, NO_PERMISSION, "no permission"),
+        (b"-ERR The user executing the script can't run this command or subcommand", BusRefused, NO_PERMISSION, "no permission"),
         (b"-MOVED 3999 127.0.0.1:6381", BusRefused, "MOVED", "is a node of a Cluster"),
         (b"-ERR unknown command 'FCALL', with args", BusRefused, NO_COMMAND, "not know the command FCALL; needed: Redis 7.0"),
         (b"-ERR Function not found", BusRefused, NO_FUNCTION, "Function not found"),

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
@@ -201,14 +202,14 @@ class Remembered:
         return self._asked.setdefault(namespace, own) is own
 
 
-_remembered: dict[str, Remembered] = {}
-
-
 def remembered(client: Client) -> Remembered:
     """Return the facts that all publishers of this process have learned of a client's database."""
-    if len(_remembered) >= MAX_DATABASES:
-        _remembered.clear()
-    return _remembered.setdefault(database(client), Remembered())
+    return _remembered(database(client))
+
+
+@lru_cache(maxsize=MAX_DATABASES)
+def _remembered(database: str) -> Remembered:
+    return Remembered()
 
 
 def _served(now_s: int, live: int, left: bytes | None, newest: list[tuple[bytes, float]] | list[bytes], known: int) -> Served:

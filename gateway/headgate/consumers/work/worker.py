@@ -542,13 +542,13 @@ class Worker:
 
         def answers(leased: LeasedTask) -> list[Answer]:
             since_ms = leased.task.failing_since_ms or now_ms
-            if now_ms - since_ms >= options.retry_for_s * 1000:
-                return self._to_dead_letters(leased, GAVE_UP, reason)
-            if fault and leased.task.faults + 1 >= MAX_FAULTS:
-                return self._to_dead_letters(leased, POISON, reason)
             kept = _answered(
                 leased, unknown, failures=failures, faults=leased.task.faults + fault, failing_since_ms=since_ms, reason=reason
             )  # fmt: skip
+            if now_ms - since_ms >= options.retry_for_s * 1000:
+                return self._to_dead_letters(leased, OUTCOME_UNKNOWN if kept.unknown else GAVE_UP, reason)
+            if fault and kept.faults >= MAX_FAULTS:
+                return self._to_dead_letters(leased, POISON, reason)
             if unknown and kept.unknown >= MAX_UNKNOWN:
                 return self._to_dead_letters(leased, OUTCOME_UNKNOWN, reason)
             self._metrics.retried.inc()

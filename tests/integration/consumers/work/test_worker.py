@@ -317,9 +317,12 @@ def test_a_retry_may_ask_for_a_least_wait(site: Site) -> None:
 # Dead letters --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_was_tried_for_too_long_is_given_up(site: Site) -> None:
-    """With the last reason, at the first attempt after its time."""
-    site.recorder.script = staticmethod(lambda delivery: fail(Retry(f"no {delivery.attempt}")))
+@pytest.mark.parametrize(("first", "why"), [(Retry, "gave_up"), (OutcomeUnknown, "outcome_unknown")])
+def test_a_task_that_was_tried_for_too_long_is_given_up(site: Site, first: type[Retry], why: str) -> None:
+    """With the last reason, at the first attempt after its time. One that may have been done is named so, however it ended."""
+    site.recorder.script = staticmethod(
+        lambda delivery: fail((first if delivery.attempt == 1 else Retry)(f"no {delivery.attempt}"))
+    )
     site.clock.stand_still()
     worker = site.make(retry_for_s=3600)
     site.publisher.publish("a", 1)
@@ -334,7 +337,7 @@ def test_a_task_that_was_tried_for_too_long_is_given_up(site: Site) -> None:
     worker.work()
 
     (letter,) = site.letters.page()
-    assert (letter.why, letter.reason, letter.task.attempt) == ("gave_up", "no 3", 3)
+    assert (letter.why, letter.reason, letter.task.attempt) == (why, "no 3", 3)
 
 
 def test_a_rejected_event_goes_to_the_dead_letters_at_once(site: Site) -> None:

@@ -21,10 +21,12 @@ HEAD = """\
 <!-- Generated from gateway/headgate/settings/settings.py by `make settings`; `make lint` checks that it is up to date. -->
 
 A setting is a key of the Flask application's `app.config`, a line of the [configuration file](consumers.md#the-file), an
-environment variable, or an option of `headgate serve`; the later of these wins. The file has them under `[settings]`, in lower
-case without `HEADGATE_`. The gateway reads all settings at start, and reports all wrong ones together;
-[SIGHUP](operations/install.md#settings-and-reload) reads the file again. An empty value counts as not set, and
-a name in small letters is refused. Lists are comma-separated. `headgate config show` prints each with its origin.
+environment variable, or an option of `headgate serve`; the later of these wins. Set `app.config` before `Headgate(app)`.
+`headgate serve` needs host, port, workers, Redis, data folder and log settings before it imports the application, so it refuses
+those in `app.config`. The file has settings under `[settings]`, in lower case without `HEADGATE_`. The gateway reads all
+settings at start, and reports all wrong ones together; [SIGHUP](operations/install.md#settings-and-reload) reads the file
+again. An empty value counts as not set, and a name in small letters is refused. Lists are comma-separated. `headgate config
+show` prints each with its origin.
 
 | name | default | expected | description |
 |---|---|---|---|

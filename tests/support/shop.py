@@ -28,6 +28,9 @@ def hello():
 def needs_an_argument(name):
     return app
 
+def returns_nothing():
+    Flask(__name__)
+
 number = 7
 
 class WSGIHandler:

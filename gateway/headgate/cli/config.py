@@ -53,6 +53,12 @@ def show(
         "file": {} if path is None else read_settings(path, {}),
         "Flask": application,
     }
+    if target is not None:
+        from headgate.runtime.operator_lines import complain
+        from headgate.workers.application import settings_too_late
+
+        for line in settings_too_late(application, options.keys() | sources["environment"].keys() | sources["file"].keys()):
+            complain(line)
     rows = []
     for each in fields(Settings):
         name, value = PREFIX + each.name.upper(), getattr(settings, each.name)
@@ -74,4 +80,7 @@ def show(
 def _configuration_of(target: str) -> dict[str, object]:
     from headgate.workers.application import import_application
 
-    return {name: value for name, value in import_application(target).config.items() if name.startswith("HEADGATE_")}
+    app = import_application(target)
+    if "headgate" in app.extensions:
+        app.extensions["headgate"].check_config()
+    return {name: value for name, value in app.config.items() if name.startswith("HEADGATE_")}

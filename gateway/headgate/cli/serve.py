@@ -28,7 +28,7 @@ from headgate.runtime.heap import Heap
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
-from headgate.settings.settings import Settings, environment
+from headgate.settings.settings import DEVELOPMENT, Settings, environment, variables_set
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer, finish_requests
 from headgate.workers.application import async_views, clients_of, load_application, start_gateway
@@ -36,7 +36,7 @@ from headgate.workers.settings_file import SettingsFile
 
 from .children import ConsumersProcess, private_redis
 from .demo_operator import DemoOperator, Start
-from .starting import check_target, complain_of_address, may_listen, notify_ready, passed_socket, read_file, say_mode, say_ready
+from .starting import check_target, complain_of_address, may_listen, notify_ready, passed_socket, read_file, say_ready
 
 if TYPE_CHECKING:
     from headgate.node.gateway import Gateway
@@ -75,7 +75,7 @@ def run(
         start = Start(environ, target)
         environ.update(overrides)
         file = read_file(environ, config, is_needed=with_consumers)
-        settings = Settings.read(environ)
+        settings, given = Settings.read(environ), variables_set(environ)
         listener = passed_socket(environ)
         if settings.workers != 1:
             raise InvalidRequest("the number of workers is read before the configuration file: use --workers or HEADGATE_WORKERS")
@@ -90,13 +90,12 @@ def run(
             private = kept.enter_context(private_redis(settings, lambda: import_module("headgate.node.gateway")))
             settings = Settings.read(environ)
         say(f"using {describe_server(settings.redis_url or '')}")
-        say_mode(settings)
-        app = load_application(target, settings)
+        app = load_application(target, settings, given)
         if (operator := DemoOperator.of(settings, private, start)) is not None:
             app.extensions["headgate.operator"] = operator
         if consumers is not None:
             kept.enter_context(consumers)
-        return _serve(app, settings, listener, file)
+        return _serve(app, listener, file)
     except HeadgateError as error:
         for line in error.lines():
             complain(line)
@@ -105,8 +104,11 @@ def run(
         kept.close()
 
 
-def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file: SettingsFile) -> int:
+def _serve(app: Flask, listener: socket.socket | None, file: SettingsFile) -> int:
     gate: Headgate = app.extensions["headgate"]
+    settings = gate.settings
+    if settings.dev:
+        say(DEVELOPMENT)
     server = HTTPServer(listener or (settings.host, settings.port), app, limits=HttpLimits.of(settings), routes=gate.routes(app))
     try:
         server.init_socket()

@@ -38,12 +38,6 @@ def read_file(environ: MutableMapping[str, str], config: str | None, *, is_neede
     return file
 
 
-def say_mode(settings: Settings) -> None:
-    """Announce development mode, if it is on."""
-    if settings.dev:
-        say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
-
-
 def say_ready(settings: Settings, address: object, *details: str, nobody: bool) -> None:
     """Print the address of the gateway, and the next step.
 

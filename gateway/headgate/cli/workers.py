@@ -8,7 +8,7 @@ In: settings as a mapping (from the command line), the application, the number o
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from tempfile import gettempdir
 from typing import Any
 
@@ -16,11 +16,11 @@ from headgate.errors import HeadgateError
 from headgate.installation import MissingExtra
 from headgate.runtime.operator_lines import complain
 from headgate.runtime.standard_streams import never_block
-from headgate.settings.settings import PREFIX, Settings, environment
+from headgate.settings.settings import PREFIX, Settings, environment, variables_set
 from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept
-from .starting import check_target, complain_of_address, host_in_url, passed_sockets, read_file, say_mode, say_ready
+from .starting import check_target, complain_of_address, host_in_url, passed_sockets, read_file, say_ready
 
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
@@ -34,7 +34,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         environ.update(overrides)
         file = read_file(environ, config, is_needed=with_consumers)
         path = file.path
-        settings = Settings.read(environ)
+        settings, given = Settings.read(environ), variables_set(environ)
         check_target(target)
         try:
             gettempdir()  # which the workers share
@@ -48,7 +48,6 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         if keeper.redis_url is not None:
             environ[PREFIX + "REDIS_URL"] = keeper.redis_url
             settings = Settings.read(environ)
-        say_mode(settings)
 
         def ready(listener: Any) -> None:
             # Only the workers know whether an application has an authenticator.
@@ -64,7 +63,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             "control_socket_disable": True,
             "proc_name": "headgate",
         }
-        status, is_replaced = run_arbiter(options, lambda: _load(target), ready, keeper.check, file)
+        status, is_replaced = run_arbiter(options, lambda: _load(target, given), ready, keeper.check, file)
         if is_replaced:
             keeper.leave()
         return 1 if status else 0
@@ -82,11 +81,11 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             keeper.close()
 
 
-def _load(target: str | None) -> Any:
+def _load(target: str | None, given: Container[str]) -> Any:
     """Return the application, in a worker, with the current settings, because the file may have been read again."""
     from headgate.workers.application import load_application
 
-    return load_application(target, Settings.read(environment()))
+    return load_application(target, Settings.read(environment()), given)
 
 
 def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:

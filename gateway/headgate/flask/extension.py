@@ -28,7 +28,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity
-from headgate.errors import HeadgateError, leaving, stays_in_its_process
+from headgate.errors import HeadgateError, SettingsError, leaving, stays_in_its_process
 from headgate.events.event import Event
 from headgate.events.numbers import check_flag
 from headgate.events.topic import check_pattern, check_topic
@@ -40,7 +40,7 @@ from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
 from headgate.services.clients import Clients
 from headgate.services.publisher import Durable, NonePublished, Prepared, Publisher, Receipt, find_redis_url, publisher_of
-from headgate.settings.settings import Settings, environment
+from headgate.settings.settings import Settings, environment, variables_set
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -100,6 +100,7 @@ class Headgate:
         self._answerers: dict[str, Answerer] = {}
         self._given = settings
         self._settings: Settings | None = None
+        self._config: dict[str, Any] = {}
         self._gateway: Gateway | None = None
         self._publisher: Publisher | None = None
         self._clients: Clients | None = None
@@ -126,12 +127,13 @@ class Headgate:
         """
         if not isinstance(app, Flask):
             raise TypeError(f"app: expected a Flask application, got {type(app).__name__}")
-        settings = self._given or Settings.read(app.config, environment())
+        config = {} if self._given else variables_set(app.config)
+        settings = self._given or Settings.read(config, environment())
         if self._closed or self._settings not in (None, settings):
             self.close()
             self._gateway = self._publisher = self._clients = None
             self._started = self._closed = False
-        self._settings = settings
+        self._settings, self._config = settings, config
         app.extensions["headgate"] = self
         self._app = app
         if _cannot_serve() is None:
@@ -173,6 +175,13 @@ class Headgate:
         """
         attached = self._attached()
         return attached if self._gateway is None else self._gateway.settings
+
+    def check_config(self) -> None:
+        """Raise SettingsError if settings in `app.config` have changed since `init_app` read them, and would have no effect."""
+        now = {} if self._app is None or self._given else variables_set(self._app.config)
+        changed = sorted(name for name in now.keys() | self._config.keys() if now.get(name) != self._config.get(name))
+        if changed:
+            raise SettingsError([f"{name} in app.config changed after Headgate(app) read it: set it before" for name in changed])
 
     @property
     def has_authenticator(self) -> bool:
@@ -343,6 +352,7 @@ class Headgate:
             return self._gateway.publisher
         with self._making:
             if self._publisher is None:
+                self.check_config()
                 self._publisher = publisher_of(settings, find_redis_url(settings, within_s=0.0))  # a request waits for it
         return self._publisher
 
@@ -350,6 +360,7 @@ class Headgate:
         settings = self._attached()
         with self._making:
             if self._clients is None:
+                self.check_config()
                 self._clients = Clients(find_redis_url(settings, within_s=0.0))
         return self._clients
 

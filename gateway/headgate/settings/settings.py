@@ -67,6 +67,8 @@ STRONG_SECRET = (
 # Remedies for a gateway that cannot check a token, and for one without any way to connect.
 CHECK_TOKENS = f"give `Headgate` an authenticator, or set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS or {PREFIX}TOKEN_JWKS_URL"
 LET_IN = f"{CHECK_TOKENS}, or start with --dev on your own machine"
+# What an operator must know of HEADGATE_DEV.
+DEVELOPMENT = "development mode: anyone on this machine may subscribe to everything and publish. Never use it in public."
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Variables that Kubernetes sets in every container, unless `enableServiceLinks: false`, for a Service named headgate or
 # headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables

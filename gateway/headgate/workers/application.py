@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Container, Mapping
 from time import monotonic
 
 from flask import Flask
 
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, SettingsError
 from headgate.flask.extension import SOCKET_PATH, Headgate
 from headgate.runtime.importing import APPLICATION, import_string
 from headgate.runtime.loop import Signal
-from headgate.settings.settings import Settings
+from headgate.settings.settings import PREFIX, Settings, variables_set
 from headgate.transport.http_limits import MAX_BODY_BYTES
 
 # The application to serve without a name.
 READY_MADE = "headgate_server.app:create_app"
+# What `headgate serve` needs before it can import an application and read its `app.config`.
+_NEEDED_BEFORE = ("DATA_DIR", "DEMO", "HOST", "LOG_FORMAT", "LOG_LEVEL", "PORT", "REDIS_URL", "WORKERS")
 READY_S = 10.0
 POLL_S = 0.05
 
 
-def load_application(target: str | None, settings: Settings) -> Flask:
+def load_application(target: str | None, settings: Settings, given: Container[str] = ()) -> Flask:
     """Return an application by its name, or the default one, prepared by `made_ready`.
 
-    Raises InvalidRequest if `target` does not name a Flask application.
+    `given` are the names of the settings that the operator has set, which win over those of the application.
+
+    Raises:
+        InvalidRequest: `target` does not name a Flask application.
+        SettingsError: as `made_ready`, and for settings that the application sets too late.
     """
     if target is None:
         made: Flask = import_string(READY_MADE, APPLICATION)(settings)
         return made
-    return made_ready(import_application(target), settings, repr(target))
+    app = made_ready(import_application(target), repr(target))
+    if faults := settings_too_late(app.config, given):
+        raise SettingsError(faults)
+    return app
+
+
+def settings_too_late(config: Mapping[str, object], given: Container[str]) -> list[str]:
+    """Return a line for each setting in an `app.config` that `headgate serve` would need earlier and nothing else sets."""
+    names = [name for name in variables_set(config) if name.removeprefix(PREFIX) in _NEEDED_BEFORE and name not in given]
+    why = "in app.config comes too late, as `headgate serve` needs it before the import"
+    return [f"{name} {why}: set it in the environment, in headgate.toml or as an option" for name in sorted(names)]
 
 
 def import_application(target: str) -> Flask:
@@ -45,13 +62,17 @@ def import_application(target: str) -> Flask:
                 raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
         else:
             app = app()
+            if app is None:
+                raise InvalidRequest(f"{target!r} returned None; expected a Flask application: does it end with `return app`?")
     return _checked(app, repr(target))
 
 
-def made_ready(app: object, settings: Settings, name: str) -> Flask:
+def made_ready(app: object, name: str) -> Flask:
     """Attach the gateway, a health page and the console to an application without them; return it.
 
-    Raises InvalidRequest with `name` if it is not a Flask application.
+    Raises:
+        InvalidRequest: with `name`, if it is not a Flask application.
+        SettingsError: as `Headgate.init_app` and `Headgate.check_config`.
     """
     app = _checked(app, name)
     if getattr(getattr(app.extensions.get("socketio"), "sockio_mw", None), "engineio_path", "") == SOCKET_PATH:
@@ -61,17 +82,16 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
         )
     if app.config.get("MAX_CONTENT_LENGTH") is None:
         app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    if "headgate" not in app.extensions:
-        Headgate(app, settings=settings)
+    gate: Headgate = app.extensions.get("headgate") or Headgate(app)
+    gate.check_config()
     if not any(rule.rule == "/healthz" for rule in app.url_map.iter_rules()):
         from headgate_server.api.health import health_routes
 
-        app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=settings.metrics_open))
+        app.register_blueprint(health_routes(gate, metrics_open=gate.settings.metrics_open))
     if not any(rule.rule == "/console" for rule in app.url_map.iter_rules()):
         from headgate_server.api.console import add_console
 
-        # The application's configuration may have other settings.
-        add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)
+        add_console(app, gate, gate.settings)
     return app
 
 

@@ -49,7 +49,7 @@ with needing("gunicorn", "serving with several workers"):
 from headgate.errors import HeadgateError
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.patching import plugins_loaded_once
-from headgate.settings.settings import LET_IN, Settings, environment
+from headgate.settings.settings import DEVELOPMENT, LET_IN, Settings, environment
 
 from .board import Board, State, turns
 from .gunicorn_settings import REFUSED, WITHOUT_MEANING, named
@@ -233,9 +233,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             written = Settings.from_environment("HEADGATE_LOG_")
             logs.configure(written.log_level, self._row.number, written.log_format)
             super().load_wsgi()
-            loaded: object = self.app.wsgi()
-            config: Mapping[str, Any] = getattr(loaded, "config", {})
-            self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
+            self.wsgi = made_ready(self.app.wsgi(), "gunicorn's application")
             if not self._premises.board.has_served:
                 describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
@@ -274,6 +272,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         for line in async_views(app):
             if self._premises.is_first("async-views"):
                 complain(line)
+        if gate.settings.dev and self._premises.is_first("development"):
+            say(DEVELOPMENT)
         if gate.lets_nobody_in and self._premises.is_first("nobody"):
             complain(f"nobody may connect: {LET_IN}")
         heap = Heap(partial(clients_of, gate))

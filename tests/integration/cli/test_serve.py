@@ -58,9 +58,12 @@ def one_clear_line(lines: list[str], advice: str | None = None) -> str:
 # Applications ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_factory_is_called_and_its_gateway_lets_nobody_in(in_shop_folder: Path, patched_here: None, redis_url: str) -> None:
+def test_a_factory_is_called_and_its_gateway_lets_nobody_in(
+    in_shop_folder: Path, patched_here: None, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An application that knows nothing of Headgate, with a health page, and closed until it has an authenticator."""
-    app = load_application("bare:make_app", Settings(redis_url=redis_url))
+    monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
+    app = load_application("bare:make_app", Settings())
     gate = app.extensions["headgate"]
     know_revocations(gate)
 
@@ -86,6 +89,7 @@ def test_the_name_app_is_taken_when_only_a_module_is_named(in_shop_folder: Path)
         ("shop:app.gate", "has no 'app.gate'"),
         ("shop:number", "is of type int; expected a Flask application"),
         ("shop:needs_an_argument", "needs arguments"),
+        ("shop:returns_nothing", "returned None; expected a Flask application: does it end with `return app`?"),
         ("shop:of_django", "start `headgate serve` without it"),
         (":app", "MODULE:APPLICATION"),
         ("../shop:app", "MODULE:APPLICATION"),

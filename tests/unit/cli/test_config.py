@@ -21,6 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "configured.py").write_text(
         "from flask import Flask\napp = Flask(__name__)\n"
         "app.config.update(HEADGATE_MAX_CLIENTS=1, HEADGATE_MAX_SUBSCRIPTIONS=500, OTHER=1)\n"
+        "app.config.update(HEADGATE_WORKERS=2, HEADGATE_PORT=1)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -34,7 +35,10 @@ def show(*arguments: str, **environment: str) -> Result:
 def test_each_setting_has_the_origin_that_wins() -> None:
     """Default, Flask, file, environment, option, in this order."""
     environment = {"HEADGATE_QUEUE_FRAMES": "4", "HEADGATE_PORT": "9001"}
-    said = json.loads(show("configured:app", "--port", "9002", "--json", **environment).stdout)
+    shown = show("configured:app", "--port", "9002", "--json", **environment)
+    assert shown.stderr.startswith("headgate: HEADGATE_WORKERS in app.config comes too late, as `headgate serve` needs it before")
+    assert shown.stderr.count("\n") == 1
+    said = json.loads(shown.stdout)
     settings = said["settings"]
     assert said["file"] == "headgate.toml"
     assert list(settings) == [name for name, *_ in describe()]
@@ -44,6 +48,7 @@ def test_each_setting_has_the_origin_that_wins() -> None:
         "HEADGATE_MAX_CLIENTS": (5, "file"),
         "HEADGATE_QUEUE_FRAMES": (4, "environment"),
         "HEADGATE_MAX_SUBSCRIPTIONS": (500, "Flask"),
+        "HEADGATE_WORKERS": (2, "Flask"),
     }
 
 

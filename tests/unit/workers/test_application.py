@@ -1,5 +1,7 @@
 """An application before it is served: its additions, and its own parts. No gateway is started."""
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,40 +10,65 @@ from flask import Flask
 
 from headgate import Headgate
 from headgate.auth.identity import Handshake, Identity
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, SettingsError
 from headgate.runtime.loop import Signal, sleep, spawn
 from headgate.settings.settings import Settings
-from headgate.workers.application import async_views, made_ready, start_gateway
+from headgate.workers.application import async_views, load_application, made_ready, start_gateway
 
 KEY = "the-admin-key-of-this-test-0123456789"
 
 
-def status(app: Flask, path: str = "/console", **settings: Any) -> int:
+def status(app: Flask, path: str = "/console") -> int:
     """The answer to a request for a path of an application that was made ready."""
-    ready = made_ready(app, Settings(redis_url="redis://127.0.0.1:1/0", **settings), "app")
-    return ready.test_client().get(path).status_code
+    return made_ready(app, "app").test_client().get(path).status_code
 
 
 def test_an_application_is_given_a_console_only_with_a_key() -> None:
     """And a health page in any case."""
     assert status(Flask(__name__)) == 404
-    assert status(Flask(__name__), admin_key=KEY) == 200
     assert status(Flask(__name__), "/livez") == 200
 
 
-def test_the_key_may_be_in_the_applications_own_configuration() -> None:
-    """As any setting."""
+@pytest.mark.parametrize("attach", [Headgate, lambda app: None])
+def test_the_settings_of_app_config_count(attach: Callable[[Flask], object]) -> None:
+    """Whether the application attaches the gateway itself or leaves that to `headgate serve`."""
     app = Flask(__name__)
-    app.config.update(HEADGATE_ADMIN_KEY=KEY, HEADGATE_REDIS_URL="redis://127.0.0.1:1/0")
-    Headgate(app)
-    assert made_ready(app, Settings(), "app").test_client().get("/console").status_code == 200
+    app.config["HEADGATE_ADMIN_KEY"] = KEY
+    attach(app)
+    assert status(app) == 200
+
+
+def test_an_app_config_that_changed_after_the_gateway_read_it_is_refused() -> None:
+    """Otherwise a secret that is set one line too late would have no effect, and nobody could sign in."""
+    app = Flask(__name__)
+    gate = Headgate(app)
+    app.config.update(HEADGATE_ADMIN_KEY=KEY, OTHER=1)
+    for use in (lambda: made_ready(app, "app"), lambda: gate.publish("orders.1", 1), gate.clients):
+        with pytest.raises(SettingsError) as refused:
+            use()
+        assert refused.value.faults == ("HEADGATE_ADMIN_KEY in app.config changed after Headgate(app) read it: set it before",)
+
+
+def test_a_setting_of_app_config_that_serve_needs_before_the_import_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the Redis that other services publish to, while the gateway has started a private one."""
+    config = "HEADGATE_REDIS_URL='redis://127.0.0.1:1', HEADGATE_PORT=8001, HEADGATE_QUEUE_FRAMES=90"
+    (tmp_path / "late.py").write_text(f"from flask import Flask\napp = Flask(__name__)\napp.config.update({config})\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(SettingsError, match=r"HEADGATE_REDIS_URL in app\.config comes too late") as refused:
+        load_application("late:app", Settings(), {"HEADGATE_PORT"})
+
+    assert len(refused.value.faults) == 1
 
 
 def test_a_console_of_the_application_stays() -> None:
     """The application has a page there already."""
     app = Flask(__name__)
+    app.config["HEADGATE_ADMIN_KEY"] = KEY
     app.add_url_rule("/console", view_func=lambda: ("mine", 418))
-    assert status(app, admin_key=KEY) == 418
+    assert status(app) == 418
 
 
 @pytest.mark.parametrize(("admin", "found"), [("read", 200), (None, 404)])
@@ -54,7 +81,7 @@ def test_an_authenticator_of_the_application_lets_into_the_console_whom_it_marks
     app = Flask(__name__)
     gate = Headgate(app, authenticator=who, settings=Settings(redis_url="redis://127.0.0.1:1/0"))
     gate.identify = lambda handshake: who(handshake) or Identity("nobody")  # type: ignore[method-assign]
-    ready = made_ready(app, Settings(), "app").test_client()
+    ready = made_ready(app, "app").test_client()
     assert ready.get("/console").status_code == 404
     ready.set_cookie("app", "ann")
     assert ready.get("/console").status_code == found
@@ -63,7 +90,7 @@ def test_an_authenticator_of_the_application_lets_into_the_console_whom_it_marks
 def test_an_application_that_is_no_flask_application_is_refused() -> None:
     """As python-socketio's are."""
     with pytest.raises(InvalidRequest, match="the chat is of type function; expected a Flask application"):
-        made_ready(lambda environ, start_response: [], Settings(), "the chat")
+        made_ready(lambda environ, start_response: [], "the chat")
 
 
 def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
@@ -72,7 +99,7 @@ def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
     app.extensions["socketio"] = SimpleNamespace(sockio_mw=SimpleNamespace(engineio_path="/socket.io/"))
 
     with pytest.raises(InvalidRequest, match=r"has Flask-SocketIO at /socket.io/, where the gateway's clients come"):
-        made_ready(app, Settings(), "'shop:app'")
+        made_ready(app, "'shop:app'")
 
 
 def test_async_views_are_named_at_the_start() -> None:

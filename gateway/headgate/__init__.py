@@ -91,6 +91,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:  # for completion, and for the suggestions of Python for a wrong name
+    return [*__all__, "Headgate"]
+
+
 def __getattr__(name: str) -> Any:
     source = next((path for path, names in _LAZY.items() if name in names), None)
     if source is not None:

@@ -159,7 +159,7 @@ class UnknownNamespace(HeadgateError):
     def __init__(self, namespace: object, known: Sequence[str]) -> None:
         """`known` are the served namespaces, empty if the name is invalid for any gateway."""
         shown = _printable(namespace)
-        expected = f"this gateway serves {', '.join(known)}" if known else "expected 1 to 64 letters, digits, _ and -"
+        expected = f"this gateway serves {', '.join(known)}" if known else "expected 1 to 64 ASCII letters, digits, _ and -"
         super().__init__(f"unknown namespace {shown!r}; {expected}", namespace=shown, known=list(known))
 
 

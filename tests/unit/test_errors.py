@@ -197,7 +197,7 @@ def test_the_name_at_fault_is_quoted_in_the_text_and_bare_in_the_part() -> None:
 def test_an_unknown_namespace_names_those_that_are_served() -> None:
     """The caller sees the served ones; for an impossible name, the rule for names."""
     assert str(errors.UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")
-    assert str(errors.UnknownNamespace("a b", ())).endswith("expected 1 to 64 letters, digits, _ and -")
+    assert str(errors.UnknownNamespace("a b", ())).endswith("expected 1 to 64 ASCII letters, digits, _ and -")
 
 
 def test_wrong_settings_are_told_one_per_line_and_counted() -> None:

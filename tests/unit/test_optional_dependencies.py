@@ -100,10 +100,10 @@ def test_everything_of_a_publisher_can_be_imported_without_a_gateway() -> None:
         "import sys; from headgate.installation import EXTRAS\n"
         "for name in EXTRAS['server']: sys.modules[name] = None\n"
         "from headgate import *\n"
-        "print(Publisher.__name__, Identity.__name__)"
+        "import headgate; print(Publisher.__name__, Identity.__name__, {'Headgate', 'Publisher'} <= set(dir(headgate)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == "Publisher Identity\n", done.stderr
+    assert done.stdout == "Publisher Identity True\n", done.stderr
 
 
 def test_a_worker_of_gunicorn_names_the_extra_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

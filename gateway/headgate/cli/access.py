@@ -75,6 +75,8 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     from headgate.runtime import logging as logs
     from headgate.services.publisher import Publisher
 
+    if (user is None) == (token_id is None):
+        raise click.UsageError("expected either --user NAME or --token-id ID")
     for_s = seconds(for_, "--for", 0, MAX_REVOKED_S)
     with Publisher(redis_url) as publisher:
         gateways = publisher.revoke(user=user, token_id=token_id, for_s=for_s)

@@ -119,7 +119,9 @@ def _publish_one(
     try:
         receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user, id_for_s=id_for_s)
     except NotSerializable as error:
-        if data != "-" and (quoted := _as_json_text(data)):
+        if data.startswith(("{", "[")) and ("'" in data or '"' not in data):  # of Python, or a shell took the quotes
+            error.add_note('write keys and texts in double quotes, and all of it in single ones, as in \'{"carrier": "UPS"}\'')
+        elif data != "-" and (quoted := _as_json_text(data)):
             error.add_note(f"to publish this as text, write {quoted}")
         raise
     text = f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"

@@ -194,6 +194,8 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
     """
     from headgate.services.clients import Clients
 
+    if (session is None) == (user is None):
+        raise click.UsageError("expected either --session ID or --user NAME")
     done = Clients(redis_url).disconnect(session=session, user=user, reason=reason, by=operator_name())
     if session is not None and not done.count and not done.silent:
         fail(f"no gateway has the session {session!r}")

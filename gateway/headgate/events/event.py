@@ -14,6 +14,7 @@ and the bus counts it and sets it aside.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -94,7 +95,8 @@ _is_surely_json: Final[Callable[[bytes], bool] | None] = native("is_surely_json"
 def check_event_id(event_id: object) -> str:
     """Return `event_id` if it is 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. Raises InvalidEvent otherwise."""
     if not isinstance(event_id, str) or not _ID.fullmatch(event_id):
-        raise InvalidEvent("id", f"expected 1 to {MAX_ID_LENGTH} characters of A-Z a-z 0-9 _ . : ~ -")
+        got = reprlib.repr(event_id)
+        raise InvalidEvent("id", f"expected 1 to {MAX_ID_LENGTH} characters of A-Z a-z 0-9 _ . : ~ -, got {got}")
     return event_id
 
 
@@ -258,7 +260,7 @@ def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText
 
 def json_reason(error: Exception, text: bytes) -> str:
     """Return why a text is not JSON. Names the non-JSON forms of other encoders."""
-    reason = str(error)
+    reason = str(error) if text.strip() else "it is empty"
     if place := _BYTE.search(reason):
         if word := _NO_NUMBER.match(text, int(place[1])):
             return f"{word[0].decode()} at byte {place[1]} is not a JSON number; write null or a string"

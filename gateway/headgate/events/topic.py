@@ -58,7 +58,7 @@ def check_topic(topic: object) -> str:
 
 
 def _checked_topic(topic: object) -> str:
-    fault = _fault(topic, _TOPIC, "words are letters, digits, _ and -, joined by single dots; wildcards are for patterns")
+    fault = _fault(topic, _TOPIC, "words are ASCII letters, digits, _ and -, joined by single dots; wildcards are for patterns")
     if fault:
         raise InvalidTopic(topic, fault)
     return topic  # type: ignore[return-value]
@@ -73,7 +73,7 @@ def check_pattern(pattern: object) -> str:
 
     Raises InvalidPattern with the first broken rule.
     """
-    fault = _fault(pattern, _PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots")
+    fault = _fault(pattern, _PATTERN, "words are ASCII letters, digits, _ and -, or a lone * or #, joined by single dots")
     if fault:
         raise InvalidPattern(pattern, fault)
     return pattern  # type: ignore[return-value]
@@ -194,7 +194,7 @@ def pattern(template: str, **words: object) -> str:
     for name, value in words.items():
         text = str(value) if type(value) is int else value
         if not isinstance(text, str) or not _ONE_WORD.fullmatch(text):
-            raise InvalidPattern(template, f"{name}={repr(value)[:80]}: expected one word of letters, digits, _ and -")
+            raise InvalidPattern(template, f"{name}={repr(value)[:80]}: expected one word of ASCII letters, digits, _ and -")
     return check_pattern(_PLACE.sub(lambda match: str(words[match[1]]), template))
 
 

@@ -272,7 +272,7 @@ def _is_listened_to(socket_path: str) -> bool:
 def already_running(pid: object, folder: Path) -> BusRefused:
     """Return the error for a folder in which a server runs already."""
     number = f" with pid {pid}" if pid else ""
-    return BusRefused(f"a Redis for {folder} is already running{number}; stop it or set HEADGATE_REDIS_URL")
+    return BusRefused(f"a Redis for {folder} is already running{number}; stop its gateway or set HEADGATE_REDIS_URL")
 
 
 def url_of(socket_path: str) -> str:

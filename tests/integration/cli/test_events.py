@@ -87,7 +87,7 @@ def test_publish_reads_standard_input(run: Run, redis_client: Client) -> None:
     ("arguments", "says"),
     [
         (("a..b", "1"), "invalid topic 'a..b'"),
-        (("a", "1", "--id", "a b"), "invalid event id"),
+        (("a", "1", "--id", "a b"), "characters of A-Z a-z 0-9 _ . : ~ -, got 'a b'"),
         (("a", "1", "--namespace", "a b"), "unknown namespace 'a b'"),
         (("a", "1", "--redis", "http://hunter2"), "not of the form"),
         (("a", '"' + "x" * 70_000 + '"'), "payload of 70002 bytes is above the limit of 65536 bytes (bus)"),

@@ -58,7 +58,7 @@ def test_the_folder_is_the_one_that_is_named_else_that_of_the_setting(here: Path
         ),
         (("schemas", "push", "empty"), "schema empty/: has no schema of a topic; expected files such as orders.*.shipped.json"),
         (("types", "-o", "nowhere/out"), "nowhere/out: No such file or directory"),
-        (("types", "--registry", "--namespace", "a b"), "unknown namespace 'a b'; expected 1 to 64 letters, digits, _ and -"),
+        (("types", "--registry", "--namespace", "ö"), "unknown namespace 'ö'; expected 1 to 64 ASCII letters, digits, _ and -"),
     ],
 )
 def test_a_fault_is_one_line(here: Path, arguments: tuple[str, ...], told: str) -> None:

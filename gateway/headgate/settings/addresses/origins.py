@@ -27,7 +27,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,63}", re.ASCII)
 # Hosts of other schemes are ids and the like: `chrome-extension://<id>`, or `app://.` of Electron.
 _ID = re.compile(r"(?P<host>[a-z0-9._~-]*)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{0,5}))?")
-_NOT_IN_ORIGINS = {"@": "user info", "/": "a path", "?": "a query", "#": "a fragment"}
+_NOT_IN_ORIGINS = {"@": "user info", "/": "a path", "?": "a query", "#": "a fragment", " ": "a blank", ";": "a semicolon"}
 # Anyone can register a name under the second level of a country code or under a host for customers' pages, so a wildcard there
 # would allow every site. These are common ones of the thousands at publicsuffix.org.
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "go", "gob", "gov", "gv", "mil", "ne", "net", "or", "org", "plc", "sch"})

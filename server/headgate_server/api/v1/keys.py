@@ -137,7 +137,7 @@ def _check_names(namespaces: list[str]) -> None:
             if name != EVERY:
                 check_namespace(name)
         except UnknownNamespace as error:
-            fault = InvalidRequest("a namespace; expected * or 1 to 64 letters, digits, _ and -")
+            fault = InvalidRequest("a namespace; expected * or 1 to 64 ASCII letters, digits, _ and -")
             raise BodyFault([(f"/namespaces/{at}", fault)]) from error
 
 

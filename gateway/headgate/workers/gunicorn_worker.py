@@ -208,7 +208,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._asked, self._at_once = Signal(), Signal()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, self._end_unserved)
         on_signal(signal.SIGQUIT, self._end_at_once)
         if self._premises.board.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
             sys.exit(0)
@@ -254,6 +254,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from .peer_workers import PeerWorkers, letters_of
 
         on_signal(signal.SIGTERM, self._terminate)
+        if not self.alive:
+            return
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
         app: Flask = self.wsgi
         gate: Headgate = app.extensions["headgate"]
@@ -367,6 +369,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def _move(self, state: State) -> None:
         self._premises.board.move(self._row.slot, state)
+
+    def _end_unserved(self, *_: object) -> None:
+        self.alive = False  # for `run`, because code that is loading may discard the exception
+        sys.exit(0)
 
     def _terminate(self) -> None:
         # A stop also signals the successor of a worker that a reload has signalled before. Another reload has started new ones.

@@ -394,6 +394,32 @@ def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start
             gunicorn.stop()
 
 
+DISCARDS = """
+import os, signal, weakref
+from flask import Flask
+app = Flask(__name__)
+if not os.path.exists("asked"):
+    open("asked", "w").close()
+    forgotten = {1}
+    known = weakref.ref(forgotten, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    del forgotten
+"""
+
+
+def test_a_worker_ends_although_its_application_discards_the_exception_of_the_signal(redis_url: str, tmp_path: Path) -> None:
+    """As Python does where the signal comes during a callback of the garbage collection. The next worker serves."""
+    (tmp_path / "shop.py").write_text(DISCARDS)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gunicorn = on_a_port(tmp_path, redis_url, listener)
+        try:
+            gunicorn._launch()
+            wait_until(lambda: gunicorn.output.count("Booting worker") == 2, "another worker")
+            assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
+            assert gunicorn.output.count("Worker exiting") == 1
+        finally:
+            gunicorn.stop()
+
+
 def test_a_backlog_that_was_set_is_left(shop_folder: Path, redis_url: str) -> None:
     """By gunicorn's own option."""
     with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:

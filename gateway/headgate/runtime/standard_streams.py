@@ -17,6 +17,7 @@ import os
 import sys
 from _queue import Empty, SimpleQueue
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from select import PIPE_BUF
 from time import monotonic
@@ -109,7 +110,11 @@ class QueuedStream(io.TextIOBase):
     def drain(self, within_s: float) -> bool:
         """Wait, blocking, until everything is written, at most `within_s` seconds; return whether it is."""
         self.flush()
-        if not self._has_thread:
+        if not self._has_thread:  # nothing is queued, or the system has had no thread for it
+            while not self._queue.empty():
+                data = self._queue.get()
+                if isinstance(data, bytes):
+                    self._write(data, _native("time", "sleep"))
             return True
         written: SimpleQueue[None] = SimpleQueue()
         self._queue.put(written)
@@ -142,8 +147,9 @@ class QueuedStream(io.TextIOBase):
         self._queued_bytes += len(data)
         self._queue.put(data)
         if not self._has_thread:
-            self._has_thread = True
-            _native("_thread", "start_new_thread")(self._run, (self._queue,))
+            with suppress(RuntimeError):  # the system has no more threads, so the next write tries again
+                _native("_thread", "start_new_thread")(self._run, (self._queue,))
+                self._has_thread = True
 
     def _run(self, queue: SimpleQueue[_Queued]) -> None:
         sleep: Callable[[float], None] = _native("time", "sleep")

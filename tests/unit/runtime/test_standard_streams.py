@@ -3,9 +3,11 @@
 import os
 import re
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 
+from headgate.runtime import standard_streams
 from headgate.runtime.metrics import OUTPUT_LINES_DROPPED
 from headgate.runtime.standard_streams import MAX_QUEUED_BYTES, QueuedStream
 
@@ -90,6 +92,23 @@ def test_the_parts_of_a_line_are_written_together(pipe: tuple[int, int]) -> None
     assert not stream.isatty()
     assert os.read(reading, 100) == b"a b\n\\ud800 c\xff"
     assert stream.fileno() == writing
+
+
+@pytest.mark.parametrize("is_lasting", [True, False])
+def test_where_no_thread_can_be_started_text_waits_for_one_or_for_the_end(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch, *, is_lasting: bool
+) -> None:
+    """The system has a limit of them. No write raises."""
+    reading, writing = pipe
+    stream = QueuedStream(writing, "test")
+    with monkeypatch.context() as patch:
+        patch.setattr(standard_streams, "_native", Mock(return_value=Mock(side_effect=RuntimeError("can't start new thread"))))
+        stream.write("a\n")
+        stream.write("b\n")
+        assert not is_lasting or stream.drain(DEADLINE_S)
+    stream.write("c\n")
+    assert stream.drain(DEADLINE_S)
+    assert read(reading, b"c\n") == "a\nb\nc\n"
 
 
 def test_a_forked_child_writes_its_own_lines_only(pipe: tuple[int, int]) -> None:

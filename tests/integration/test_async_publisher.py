@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate import AsyncPublisher, BusUnavailable, InvalidRequest, LimitReached, NotDurable, PublisherClosed, SchemaViolation
+from headgate.redis import budget
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.services.async_publisher import MAX_CALLS, MAX_ROUND_EVENTS
@@ -75,8 +76,11 @@ def test_the_loop_goes_on_while_redis_stands_still(redis_url: str, redis_server:
     assert sorted(run(main)) == [2, 3]
 
 
-def test_what_waits_behind_a_silent_redis_fails_with_it(redis_url: str, redis_server: EmbeddedRedis) -> None:
-    """Each of a thousand gets the error of the one round trip; later ones fail at once, by the breaker of `Publisher`."""
+def test_what_waits_behind_a_silent_redis_fails_with_it(
+    redis_url: str, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a thousand gets the error of the one round trip; later ones fail at once, also while one of them probes Redis."""
+    monkeypatch.setattr(budget, "OPEN_S", 0.0)
 
     async def main() -> list[Any]:
         async with AsyncPublisher(redis_url, timeout_s=0.3) as publisher:
@@ -91,8 +95,13 @@ def test_what_waits_behind_a_silent_redis_fails_with_it(redis_url: str, redis_se
                 outcomes = await asyncio.gather(
                     *(publisher.publish("a", number) for number in range(1000)), return_exceptions=True
                 )
+                probe = asyncio.create_task(publisher.publish("a", 1))
+                await asyncio.sleep(0)
                 with pytest.raises(BusUnavailable, match="nothing was sent"):
-                    await publisher.publish("a", 1)
+                    await publisher.publish("a", 2)
+                assert not probe.done()
+                with pytest.raises(BusUnavailable, match="in time"):
+                    await probe
             finally:
                 os.kill(redis_server.pid, signal.SIGCONT)
             assert (publisher.queue.events, publisher.queue.bytes, publisher.queue.most_events) == (0, 0, 1000)

@@ -153,17 +153,22 @@ class Budget:
         if self._breaker.is_open:
             with _lock:
                 is_admitted = self._breaker.admit(self, now_s)
-                if not is_admitted:
-                    _count("refused")
             if not is_admitted:
-                raise BusUnavailable(
-                    f"{self.address} did not answer in time a moment ago, so nothing was sent; "
-                    f"the next call after {OPEN_S:g} s tries again",
-                    shown="it does not answer",
-                )
+                self.refuse_while_stalled()
         self._began_s = now_s
         self.end_s = now_s + self.limit_s * _SHARE
         self._token = _current.set(self)
+
+    def refuse_while_stalled(self) -> None:
+        """Raise BusUnavailable if Redis is stalled, for a call that would wait for the end of another one. Never waits."""
+        if self._breaker.is_open:
+            with _lock:
+                _count("refused")
+            raise BusUnavailable(
+                f"{self.address} did not answer in time a moment ago, so nothing was sent; "
+                f"the next call after {OPEN_S:g} s tries again",
+                shown="it does not answer",
+            )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._token is None:

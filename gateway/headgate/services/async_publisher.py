@@ -6,8 +6,8 @@ failover and schemas. Events gather during a round trip for the next one, so no 
 
 Promises. 1. Events of one namespace with one `durable` keep the order in which they were published. 2. Each event succeeds or
 fails alone. 3. The queue is bounded in events and bytes; a publish beyond that is refused. 4. If Redis does not answer, queued
-events fail with that round trip instead of waiting for a second timeout. 5. The loop never waits for Redis, and never ends more
-than MAX_ENDED publishes in one turn.
+events fail with that round trip instead of waiting for a second timeout, and later ones at once until Redis answers. 5. The
+loop never waits for Redis, and never ends more than MAX_ENDED publishes in one turn.
 """
 
 from __future__ import annotations
@@ -295,6 +295,10 @@ class AsyncPublisher:
     async def _wait_for(self, event: Prepared, durable: Durable) -> Receipt:
         """Queue an event and return its receipt."""
         loop = asyncio.get_running_loop()
+        key = (event.namespace, durable)
+        lane = self._lanes.get(key)
+        if lane is not None and self._publisher is not None:
+            self._publisher.refuse_while_stalled(event.namespace)
         if self._waiting_events >= MAX_WAITING_EVENTS:
             self._refused += 1
             raise LimitReached("publish_queue_events", MAX_WAITING_EVENTS, _FULL_RETRY_S)
@@ -304,8 +308,6 @@ class AsyncPublisher:
         self._waiting_events += 1
         self._waiting_bytes += event.size_bytes
         self._most_events = max(self._most_events, self._waiting_events)
-        key = (event.namespace, durable)
-        lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = deque()
             loop.call_soon(self._send, key, lane)  # later, to include other events of this turn

@@ -487,6 +487,10 @@ class Publisher:
             outcomes.insert(index, error)
         return outcomes
 
+    def refuse_while_stalled(self, namespace: str) -> None:
+        """Raise BusUnavailable while a call of this process with this limit probes a stalled Redis. Never waits."""
+        self._writer.budget(namespace).refuse_while_stalled()
+
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
         """Return the fate of a published event. Waits for Redis.
 

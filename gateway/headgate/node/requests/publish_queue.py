@@ -6,7 +6,7 @@ a timer, and round trips grow with the load.
 
 Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event succeeds or fails alone. 3. The queue
 is bounded, in events and bytes. Beyond that a caller is refused. 4. When Redis does not answer, the callers queued after that
-round trip fail with it, so no caller waits for two.
+round trip fail with it, so no caller waits for two, and later ones fail at once until Redis answers.
 """
 
 from __future__ import annotations
@@ -109,8 +109,10 @@ class PublishQueue:
         """Publish events, in order; return a receipt or an error for each. Switches greenlets.
 
         With the error BusUnavailable the event may or may not have been published. Raises LimitReached if the queue is full, and
-        publishes nothing.
+        BusUnavailable while Redis is stalled, and then publishes nothing.
         """
+        if self._sending and events:
+            self._publisher.refuse_while_stalled(events[0].namespace)
         size_bytes = 0
         for event in events:
             size_bytes += event.size_bytes

@@ -28,6 +28,7 @@ class Redis:
         self.rounds: list[list[str]] = []
         self.refuses: dict[str, HeadgateError] = {}
         self.error: Exception | None = None
+        self.stalled: BusUnavailable | None = None
         self._may_answer = Signal()
 
     def publish_prepared(self, events: Sequence[Prepared]) -> list[Outcome]:
@@ -37,6 +38,10 @@ class Redis:
         if self.error is not None:
             raise self.error
         return [self.refuses.get(each.id) or Receipt("e", number, False, each.id) for number, each in enumerate(events, 1)]
+
+    def refuse_while_stalled(self, namespace: str) -> None:
+        if self.stalled is not None:
+            raise self.stalled
 
     def answer(self) -> None:
         """Let it answer the present round trip."""
@@ -134,7 +139,7 @@ def test_a_round_trip_is_bounded_and_a_callers_events_may_need_several(room: Roo
 
 
 def test_those_who_wait_behind_a_round_trip_without_an_answer_are_told_with_it(room: Room) -> None:
-    """No caller waits for two; later ones are sent."""
+    """No caller waits for two. Later ones are sent, one at a time while Redis is stalled."""
     room.publish("a")
     turn()
     room.publish("b")
@@ -142,9 +147,12 @@ def test_those_who_wait_behind_a_round_trip_without_an_answer_are_told_with_it(r
     room.redis.error = BusUnavailable("no answer")
     room.redis.answer()
     assert (room.ids("a"), room.ids("b")) == (["bus_unavailable"], ["bus_unavailable"])
-    room.redis.error = None
+    room.redis.error, room.redis.stalled = None, BusUnavailable("nothing was sent")
     room.publish("c")
     turn()
+    room.publish("d")
+    turn()
+    assert room.outcomes["d"] is room.redis.stalled
     room.redis.answer()
     assert room.ids("c") == ["c"]
     assert room.redis.rounds == [["a"], ["c"]]

@@ -52,7 +52,7 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
     import time
 
     from headgate.diagnosis.live_events import LiveEvents
-    from headgate.errors import BusUnavailable, HeadgateError
+    from headgate.errors import BusRefused, BusUnavailable, HeadgateError
     from headgate.events.event import decode_message
     from headgate.events.topic import check_topic, matches
     from headgate.redis.log_walk import Gap
@@ -105,7 +105,7 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
                     show_log()
                     for channel_topic, message in messages:
                         show_unlogged(channel_topic, message)
-        except BusUnavailable:
+        except (BusUnavailable, BusRefused):  # with a full disk Redis refuses PING, and lets the log be read
             if not is_listening:
                 raise
             show_log()  # waits for Redis, and reports that

@@ -162,7 +162,7 @@ def test_tail_sets_bad_messages_aside_and_goes_on(tail: Tail, publisher: Publish
 def test_tail_goes_on_after_its_connection_has_broken_and_reports_what_is_lost(
     environment: dict[str, str], publisher: Publisher, redis_client: Client
 ) -> None:
-    """It reads what it has not heard from the log."""
+    """It reads what it has not heard from the log. A refused PING ends it neither."""
     command = [*COMMAND, "tail", "#"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -173,11 +173,15 @@ def test_tail_goes_on_after_its_connection_has_broken_and_reports_what_is_lost(
                 publisher.publish("a", number)
                 assert process.stdout.readline() == f"{number} a {number}\n"
                 call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
+            wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") >= 1, "it listens again")
+            call(redis_client, "ACL", "SETUSER", "default", "-ping")
+            wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") == 0, "its PING is refused")
             call(redis_client, "FLUSHALL")
             publisher.publish("a", 3)
             assert process.stdout.readline() == "1 a 3\n"
             assert process.stderr.readline() == "the log is another one\n"
         finally:
+            call(redis_client, "ACL", "SETUSER", "default", "+ping")
             process.kill()
 
 

@@ -20,6 +20,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.settings.addresses.redis_url import shown_node as shown
 
+from .budget import left_s
 from .faults import refused, unavailable
 from .pool import reset_in_child
 
@@ -191,6 +192,8 @@ class Topology:
         silent: list[Node] = []
         order = list(dict.fromkeys([*reversed(moved.values()), *self._order]))
         for node in order:
+            if faults and (left_s() or 1.0) <= 0.0:
+                break  # otherwise the caller's budget would make each other node look silent
             try:
                 ranges = sorted(read_slots(self._ask(node), node))
             except (BusUnavailable, BusRefused) as error:
@@ -202,7 +205,8 @@ class Topology:
                 return ranges
             faults.append(unavailable(f"{shown(node)} knows no node that owns a slot", "CLUSTERDOWN"))
             silent.append(node)
-        self._order = list(dict.fromkeys([*self._address.hosts, *self._order]))
+        others = [node for node in (*self._address.hosts, *order) if node not in silent]
+        self._order = list(dict.fromkeys([*others, *silent]))
         raise _worst(self._address, faults)
 
     def _remember(self, order: list[Node], answered: Node, silent: list[Node], owners: Iterable[Node]) -> None:

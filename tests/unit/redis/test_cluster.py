@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.redis import cluster
 from headgate.redis.client import call, database, open_client
 from headgate.redis.cluster import Topology, is_cluster, key_of, read_slots, slot_of
 from headgate.redis.connections import redacted_address
@@ -147,6 +148,18 @@ def test_nodes_that_are_silent_are_passed_over_and_asked_last() -> None:
     found.doubt()
     found.owner(10)
     assert nodes.asked == ["a", "b", "c"]
+
+
+def test_a_silent_node_that_takes_the_time_of_a_call_is_named_alone_and_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have not been asked, and the next call begins with them."""
+    nodes = Nodes(b=[(0, 9, B)])
+    found = topology(nodes, A, B)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "left_s", lambda: -0.1)
+        with pytest.raises(BusUnavailable, match=r": a is silent$"):
+            found.owner(0)
+    assert found.owner(0) == B
+    assert nodes.asked == ["a", "b"]
 
 
 def test_another_node_is_asked_each_time() -> None:

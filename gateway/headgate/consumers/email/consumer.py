@@ -19,7 +19,7 @@ from headgate.errors import BusRefused, BusUnavailable
 from headgate.runtime.metrics import MAILS
 
 from .address import check_address
-from .message import Mail, compose
+from .message import compose
 from .options import MAX_ADDRESS_TEXT, EmailOptions, check_options
 from .smtp import MailServer
 from .text import MailTemplates
@@ -86,20 +86,13 @@ class Email(Consumer):
         """Send one recipient's mail about one event, or defer it."""
         if delivery.key.startswith(_NO_ADDRESS):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
-        # Render before deferring, because an event that does not fit the templates must not spoil a whole digest.
-        mail = self._compose([delivery], delivery.key)
-        if (hold := self._admit(delivery, together=False)) is None:
-            self._send(mail, delivery, "single")
-        return hold
+        return self._mail([delivery], "single")
 
     def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
         """Send one recipient's mail about all collected events, or one mail each if the templates have changed since."""
         if len(deliveries) > 1 and not self._templates.speak_of_several:
             return Defer(0.0)
-        mail = self._compose(deliveries, key)
-        if (hold := self._admit(deliveries[0], together=True)) is None:
-            self._send(mail, deliveries[0], "digest")
-        return hold
+        return self._mail(deliveries, "digest")
 
     def pause_s(self) -> float:
         return self._postbox.pause_s()
@@ -120,15 +113,26 @@ class Email(Consumer):
         """Close the connection."""
         self._postbox.close()
 
-    def _compose(self, deliveries: Sequence[Delivery], recipient: str) -> Mail:
+    def _mail(self, deliveries: Sequence[Delivery], kind: str) -> Defer | None:
         first, last = deliveries[0], deliveries[-1]
         identity = first.identity if len(deliveries) == 1 else f"{first.identity} to {last.identity}, {len(deliveries)}"
-        sender = self._options.mail_from
         try:
-            message, event_ids = self._templates.render(deliveries, recipient)
-            return compose(sender, recipient, message, identity, event_ids)
+            # Before deferring, because an event that does not fit the templates must not spoil a whole digest.
+            text, event_ids = self._templates.render(deliveries, first.key)
+            if (hold := self._admit(first, together=kind == "digest")) is not None:
+                return hold
+            mail = compose(self._options.mail_from, first.key, text, identity, event_ids)
         except (TemplateFault, ValueError) as error:
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
+        try:
+            self._postbox.send(mail)
+        except Retry:
+            if self._options.digest_s or self.context.rate:
+                with suppress(BusUnavailable, BusRefused):  # it would hide the unknown outcome; SENDING_S still holds
+                    self.context.state.put(_admitted(first), b"1", ADMITTED_S)
+            raise
+        MAILS.labels(self.context.name, kind).inc()
+        return None
 
     def _admit(self, delivery: Delivery, *, together: bool) -> Defer | None:
         """Return None if this recipient may get a mail now, else until when to collect. Each mail is admitted once.
@@ -151,16 +155,6 @@ class Email(Consumer):
             return Defer(room_s, together=together or self._templates.speak_of_several)
         state.put(_admitted(delivery), b"1", SENDING_S)
         return None
-
-    def _send(self, mail: Mail, first: Delivery, kind: str) -> None:
-        try:
-            self._postbox.send(mail)
-        except Retry:
-            if self._options.digest_s or self.context.rate:
-                with suppress(BusUnavailable, BusRefused):  # it would hide the unknown outcome; SENDING_S still holds
-                    self.context.state.put(_admitted(first), b"1", ADMITTED_S)
-            raise
-        MAILS.labels(self.context.name, kind).inc()
 
 
 def _admitted(delivery: Delivery) -> str:

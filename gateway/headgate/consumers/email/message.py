@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,8 +32,11 @@ MAX_URL_CHARACTERS = 900  # on one line with the header's name: RFC 5322, sectio
 EXPECTED_URL = f"a URL of at most {MAX_URL_CHARACTERS} characters that starts with https://, http:// or mailto:"
 # RFC 3986, and percent-encoded characters. No blank and no < > can end the header's angle brackets.
 _URL_CHARACTERS = ":/?#[]@!$&'()*+;=%-._~"
-# Unicode's switches of writing direction, which change how a line reads.
-_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Unicode's categories Cc, Cs, Zl and Zp, to which no character is ever added.
+_UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+# In a line also Unicode's switches of writing direction, which change how it reads.
+_NOT_IN_LINE = re.compile(rf"[{_UNPRINTABLE}\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_NOT_IN_BODY = re.compile(rf"(?![\n\t])[{_UNPRINTABLE}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,7 @@ def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
 
     Splits `=?`, which starts an encoded word, because the email package and mail programs would decode it.
     """
-    shown = "".join(" " if _is_unprintable(character) or character in _TURNING else character for character in text)
-    line = " ".join(shown.replace("=?", "= ?").split())
+    line = " ".join(_NOT_IN_LINE.sub(" ", text).replace("=?", "= ?").split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
@@ -121,12 +122,7 @@ def header_url(text: str) -> str | None:
 
 def _plain(text: str) -> str:
     """Return a body without control characters, with the line ends of mail."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(character for character in lines if character in "\n\t" or not _is_unprintable(character))
-
-
-def _is_unprintable(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+    return _NOT_IN_BODY.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 # Bodies in 7 bits, which every server takes. Encoded words in base64.

@@ -29,6 +29,7 @@ from .address import Mailbox
 MAX_LINE_CHARACTERS = 76
 MAX_SUBJECT_CHARACTERS = 200
 MAX_URL_CHARACTERS = 900  # on one line with the header's name: RFC 5322, section 2.1.1, allows 998
+URL_STARTS = ("https://", "http://", "mailto:")
 EXPECTED_URL = f"a URL of at most {MAX_URL_CHARACTERS} characters that starts with https://, http:// or mailto:"
 # RFC 3986, and percent-encoded characters. No blank and no < > can end the header's angle brackets.
 _URL_CHARACTERS = ":/?#[]@!$&'()*+;=%-._~"
@@ -117,7 +118,7 @@ def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
 def header_url(text: str) -> str | None:
     """Return a URL for a header, percent-encoded where necessary, or None if it is not EXPECTED_URL."""
     url = quote(text.strip(), safe=_URL_CHARACTERS).replace("=?", "=%3F")  # not the start of an encoded word
-    return url if url.startswith(("https://", "http://", "mailto:")) and len(url) <= MAX_URL_CHARACTERS else None
+    return url if url.startswith(URL_STARTS) and len(url) <= MAX_URL_CHARACTERS else None
 
 
 def _plain(text: str) -> str:

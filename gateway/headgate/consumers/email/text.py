@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headgate.consumers.base import Delivery
 from headgate.consumers.templates import SAMPLE, EventView, Template, TemplateFault, TextTooLong, view
 
-from .message import EXPECTED_URL, MAX_URL_CHARACTERS, MailText, header_url, one_line
+from .message import EXPECTED_URL, MAX_URL_CHARACTERS, URL_STARTS, MailText, header_url, one_line
 
 if TYPE_CHECKING:
     from .options import EmailOptions
@@ -51,6 +51,8 @@ class MailTemplates:
                     f"{name} does not speak of `events`, but digest_s makes one mail of several; "
                     "expected {% for event in events %}"
                 )
+        if not (options.list_unsubscribe or "{").lstrip().startswith(("{", *URL_STARTS)):
+            faults.append(f"list_unsubscribe: expected {EXPECTED_URL}")
         return faults
 
     def render(self, deliveries: Sequence[Delivery], recipient: str) -> tuple[MailText, list[str]]:

@@ -81,6 +81,7 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
         ({"text_file": "/nowhere.txt"}, "text_file='/nowhere.txt': no such file or directory"),
         ({"text": "{{ event.topic }}", "digest_s": 60}, ONE_ONLY),
         ({"list_unsubscribe": "{{ user }}"}, f"list_unsubscribe: unknown name 'user'; {NAMES}"),
+        ({"list_unsubscribe": "example.com/u?{{ recipient }}"}, "list_unsubscribe: expected a URL of at most 900 characters"),
         ({"digest_s": -1}, "digest_s=-1: expected a number from 0 to 604800 seconds"),
         ({"timeout_s": 0}, "timeout_s=0: expected a number from 0.1 to 300 seconds"),
     ],

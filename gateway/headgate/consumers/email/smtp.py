@@ -173,12 +173,14 @@ class MailServer:
 
     def _hand_over(self, smtp: _Smtp, mail: Mail) -> None:
         options = [f"SIZE={len(mail.content)}"] if smtp.has_extn("size") else []
+        is_about_recipient = mail.international and mail.sender.isascii()
         if mail.international:
             if not smtp.has_extn("smtputf8"):
-                raise Reject("the mail server takes no address with other letters than ASCII (it does not offer SMTPUTF8)")
+                reason = "takes no address with other letters than ASCII (it does not offer SMTPUTF8)"
+                raise Reject(f"the mail server {reason}") if is_about_recipient else RefusesUs(f"it {reason}")
             options += ["SMTPUTF8", "BODY=8BITMIME"]
         code, text = smtp.mail(mail.sender, options)
-        is_about_letters = mail.international and (code in _PARAMETERS or text.startswith(_OTHER_LETTERS))
+        is_about_letters = is_about_recipient and (code in _PARAMETERS or text.startswith(_OTHER_LETTERS))
         judge(LETTERS if is_about_letters else SENDER, code, text)
         judge(RECIPIENT, *smtp.rcpt(mail.recipient))
         code, text = smtp.docmd("DATA")

@@ -296,13 +296,16 @@ def test_a_challenge_that_is_none_is_a_refusal_of_us(mails: Callable[..., MailSe
 def test_an_address_of_other_letters_needs_a_server_for_them(
     start_smtp: StartSmtp, smtp: SmtpServer, mails: Callable[..., MailServer]
 ) -> None:
-    """With SMTPUTF8 it is sent, without it it is rejected."""
+    """With SMTPUTF8 it is sent, without it it is rejected. A sender that needs it is a fault of the configuration."""
     mail = Mail("a@example.com", "jürgen@example.com", CONTENT, True)
     modern = start_smtp(smtputf8=True)
     mails(modern.port).send(mail)
     assert modern.mails[0].recipients == ["jürgen@example.com"]
     with pytest.raises(Reject, match="SMTPUTF8"):
         mails(smtp.port).send(mail)
+    for recipient in (mail.recipient, "b@example.com"):
+        with pytest.raises(Retry, match="SMTPUTF8"):
+            mails(smtp.port).send(replace(mail, sender="jürgen@example.com", recipient=recipient))
 
 
 def test_a_refusal_of_other_letters_holds_up_no_other_mail(start_smtp: StartSmtp, mails: Callable[..., MailServer]) -> None:
@@ -314,6 +317,9 @@ def test_a_refusal_of_other_letters_holds_up_no_other_mail(start_smtp: StartSmtp
         with pytest.raises(Reject, match=f"answered {how[:3]} to SMTPUTF8"):
             server.send(Mail("a@example.com", "jürgen@example.com", CONTENT, True))
         server.send(MAIL)
+        smtp.behave("MAIL", how, times=1)
+        with pytest.raises(Retry, match=f"answered {how[:3]} to the sender"):
+            mails(smtp.port).send(Mail("jürgen@example.com", "b@example.com", CONTENT, True))
 
 
 @pytest.mark.parametrize(

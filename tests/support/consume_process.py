@@ -36,7 +36,7 @@ class Sink(Consumer):
 
     def preview(self, delivery):
         if delivery.topic.endswith(".exit"):
-            raise ValueError("no idea")
+            raise SystemExit(3) if delivery.value() == "exit" else ValueError("no idea")
         return f"write {delivery.topic}\\nand {delivery.data.decode()}"
 """
 SINK_TABLE = '[consumers.{name}]\ntype = "sink:Sink"\npatterns = ["orders.#"]\n{more}\n'

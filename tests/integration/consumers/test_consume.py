@@ -133,7 +133,7 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
     run: Run, sink_here: SinkFolder, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From an offset on, then live; an event that does not match is not shown, and no control character reaches the terminal."""
-    for topic, data in (("orders.1.paid", 1), ("orders.2.paid", 2), ("mails.1", 3), ("orders.3.exit", 4)):
+    for topic, data in (("orders.1.paid", 1), ("orders.2.paid", 2), ("mails.1", 3), ("orders.3.exit", 4), ("orders.3.exit", "exit")):
         publisher.publish(topic, data)
     later = iter([("orders.4.paid", "\x7f")])
 
@@ -151,7 +151,8 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
         "headgate: dry run: notifications as sink (sink:Sink): orders.#\n"
         "2 orders.2.paid -> sink\n    write orders.2.paid\n    and 2\n"
         "4 orders.3.exit -> sink\n    its preview raised ValueError: no idea\n"
-        '5 orders.4.paid -> sink\n    write orders.4.paid\n    and "\\u007f"\n'
+        "5 orders.3.exit -> sink\n    its preview raised SystemExit: 3\n"
+        '6 orders.4.paid -> sink\n    write orders.4.paid\n    and "\\u007f"\n'
     )
     assert (result.stderr, result.exit_code) == ("", 130)
     assert (sink_here.got(), groups(redis_client)) == ([], [])

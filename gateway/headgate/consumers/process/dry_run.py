@@ -78,6 +78,6 @@ def _show(
             parts = {**msgspec.structs.asdict(event), "epoch": epoch}
             try:
                 text = consumer.preview(Delivery(**parts, namespace=namespace, consumer=spec.name))
-            except Exception as error:  # noqa: BLE001 - an operator's class; the next event may work
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - an operator's class; the next event may work
                 text = f"its preview raised {type(error).__name__}: {error}"
             say("\n    ".join([f"{event.offset} {event.topic} -> {spec.name}", *printable_lines(text)]))

@@ -356,7 +356,10 @@ class World:
             self._check()
         if action is None:
             self._reading = True
-        elif isinstance(action, out.ReadHead | out.ReadLog) or action in (out.Do.CONFIGURE, out.Do.READ_LINK_HEAD):
+        elif isinstance(action, out.ReadHead | out.ReadLog) or action in (
+            out.SimpleAction.CONFIGURE,
+            out.SimpleAction.READ_LINK_HEAD,
+        ):
             self._question = action
         elif isinstance(action, out.Close):
             self._disconnect()
@@ -376,7 +379,7 @@ class World:
             if head.epoch == self.feed.epoch and still_there > self.feed.offset:
                 raise Broken(f"synced at {self.feed.offset}, before the head of its fence, {head.offset}")
             self._look_at_active()
-        elif action is out.Do.UP:
+        elif action is out.SimpleAction.UP:
             if self.oracle.doubt:
                 raise Broken(f"{self.oracle.doubt} were published where nobody listened, and not told")
             self._look_at_active()
@@ -425,7 +428,7 @@ class World:
             redis = self.redis
             if isinstance(question, out.ReadHead):
                 self._reply = self._read_head(*question.known)
-            elif question is out.Do.CONFIGURE:
+            elif question is out.SimpleAction.CONFIGURE:
                 self._reply = redis.configure(sharded=self.sharded)
             else:
                 try:

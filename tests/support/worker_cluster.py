@@ -24,24 +24,24 @@ import gevent.socket
 import structlog
 
 from headgate.socketio import HTTPServer, WSGIApp
-from headgate.workers.board import Board, State
 from headgate.workers.peer_workers import PeerWorkers, letters_of
+from headgate.workers.scoreboard import Scoreboard, State
 from tests.integration.transport.application import Application
 
 
-def work(listener: socket.socket, board: Board, folder: Path, row: int, given: dict[str, Any], ready: int) -> None:
+def work(listener: socket.socket, scoreboard: Scoreboard, folder: Path, row: int, given: dict[str, Any], ready: int) -> None:
     """Be a worker, until a signal ends it."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    board.begin(row, os.getpid())
+    scoreboard.begin(row, os.getpid())
     application = Application(given.get("limits", {}))
     for engine in (application.sio.eio, application.eio):
         engine.owner = letters_of(row)
     inherited = gevent.socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
     server = HTTPServer(inherited, WSGIApp(application.sio, application))
-    peer_workers = PeerWorkers(board, folder, row, dict, server.adopt)
+    peer_workers = PeerWorkers(scoreboard, folder, row, dict, server.adopt)
     server.to_owner = peer_workers.hand_over
     server.start()
-    board.move(row, State.SERVING)
+    scoreboard.move(row, State.SERVING)
     os.write(ready, b".")
     gevent.event.Event().wait()
 
@@ -52,18 +52,18 @@ def main(given: dict[str, Any]) -> None:
     children: list[int] = []
     heard, ready = os.pipe()
     with tempfile.TemporaryDirectory() as folder:
-        board = Board()
+        scoreboard = Scoreboard()
         listeners: list[socket.socket] = []
         for age in range(1, given["workers"] + 1):
             if not listeners or given.get("own_ports"):
                 listeners.append(socket.create_server(("127.0.0.1", given.get("port", 0)), backlog=1024))
                 listeners[-1].setblocking(False)
                 ports.append(listeners[-1].getsockname()[1])
-            row = board.take(age).slot
+            row = scoreboard.take(age).slot
             child = os.fork()
             if not child:
                 try:
-                    work(listeners[-1], board, Path(folder), row, given, ready)
+                    work(listeners[-1], scoreboard, Path(folder), row, given, ready)
                 finally:
                     os._exit(1)
             children.append(child)

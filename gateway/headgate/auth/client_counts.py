@@ -35,7 +35,7 @@ MAX_ASKED = 1000
 QUIET_CLIENTS = 16
 
 
-class StillAsking(LimitReached):
+class CountsPending(LimitReached):
     """There may be room for this client. The next exchange decides."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -78,7 +78,7 @@ class ClientCounts:
     def check(self, user: str) -> None:
         """Refuse another client of a user if that may exceed the limit.
 
-        Raises StillAsking if only the next exchange can decide, and LimitReached with the name of the limit.
+        Raises CountsPending if only the next exchange can decide, and LimitReached with the name of the limit.
         """
         if not self.max_clients:
             return
@@ -95,7 +95,7 @@ class ClientCounts:
         self._ask(user, own)
         if own >= (self._share() if answer is None else answer.may_have):
             if answer is None or not answer.full:
-                raise StillAsking(self._name, self.max_clients)
+                raise CountsPending(self._name, self.max_clients)
             raise LimitReached(self._name, self.max_clients, PLACE_RETRY_S)
 
     def changed(self, user: str, own: int) -> None:

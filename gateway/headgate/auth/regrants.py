@@ -59,7 +59,7 @@ def encode(explicit: Explicit) -> str:
     return msgspec.json.encode(explicit).decode()
 
 
-class Asking:
+class AuthenticatorCall:
     """The context of a running authenticator. If it regranted its own user, the gateway would call it again without end.
 
     Args:
@@ -69,12 +69,12 @@ class Asking:
     def __init__(self, user: str | None = None) -> None:
         self._user, self._regranted, self._is_over = user, set[str](), False
 
-    def __enter__(self) -> Asking:
-        self._token = _asking.set(self)
+    def __enter__(self) -> AuthenticatorCall:
+        self._token = _running_call.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _asking.reset(self._token)
+        _running_call.reset(self._token)
         self._is_over = True  # greenlets started by the authenticator inherit this context
 
     def check(self, user: str) -> None:
@@ -91,13 +91,13 @@ class Asking:
 
 
 _OWN_USER = "an authenticator may not regrant its own user, as it is asked again then; return the grants in the Identity"
-_asking: ContextVar[Asking | None] = ContextVar("headgate_asking", default=None)
+_running_call: ContextVar[AuthenticatorCall | None] = ContextVar("headgate_asking", default=None)
 
 
 def note_regrant(user: str) -> None:
-    """Record a regrant in the context of a running authenticator. Raises RuntimeError as `Asking.regrants`."""
-    if (asking := _asking.get()) is not None:
-        asking.regrants(user)
+    """Record a regrant in the context of a running authenticator. Raises RuntimeError as `AuthenticatorCall.regrants`."""
+    if (call := _running_call.get()) is not None:
+        call.regrants(user)
 
 
 def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

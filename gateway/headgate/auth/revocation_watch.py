@@ -47,7 +47,7 @@ def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
     return SubscriberLink(url, connect_timeout_s, key=REVOKED)
 
 
-class Listening(NamedTuple):
+class ExtraChannel(NamedTuple):
     """Another channel on the same link.
 
     `begin` is called once the subscription is confirmed, after each (re)connect and before anyone is admitted, and after a
@@ -85,7 +85,7 @@ class RevocationWatch:
         *,
         open_link: Callable[[str, float], SubscriberLink] = _link,
         wait: Callable[[float], None] = sleep,
-        also: Listening | None = None,
+        also: ExtraChannel | None = None,
     ) -> None:
         self.revocations = Revocations()
         self.known, self.was_known = False, Signal()

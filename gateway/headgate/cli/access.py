@@ -121,7 +121,7 @@ def regrant(
 _EVERY = "*"
 
 
-class Seer(NamedTuple):
+class ViewRight(NamedTuple):
     """An origin of the right to see events.
 
     Attributes:
@@ -156,14 +156,19 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
     regrants = sorted(read_regrants(client).items())
     rows = [
         *_by_settings(settings, served, pattern),
-        *(seer for user, (own, _) in regrants for seer in _seer("regrant", user, own.subscribe, pattern)),
+        *(right for user, (own, _) in regrants for right in _view_rights("regrant", user, own.subscribe, pattern)),
         *_by_key(client, settings, served, pattern),
-        *(seer for of in consumers if of.namespace == served for seer in _seer("consumer", of.name, of.patterns, pattern)),
+        *(
+            right
+            for of in consumers
+            if of.namespace == served
+            for right in _view_rights("consumer", of.name, of.patterns, pattern)
+        ),
     ]
-    for seer in rows:
-        how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
-        through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
-        print_one(f"{seer.kind}: {seer.name}: {how}{through}", seer._asdict())
+    for right in rows:
+        how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[right.sees]
+        through = f" through {', '.join(right.patterns)}" if right.patterns else ""
+        print_one(f"{right.kind}: {right.name}: {how}{through}", right._asdict())
     if not wants_json():
         echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
 
@@ -178,47 +183,47 @@ def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]
     return read_consumers(path, environment())
 
 
-def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:
+def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[ViewRight]:
     if settings.dev:
-        yield Seer("development", "anyone who reaches the gateway", ("#",), "all")
+        yield ViewRight("development", "anyone who reaches the gateway", ("#",), "all")
     elif namespace in (settings.anonymous_namespaces or (settings.served(None),)):
-        yield from _seer("anonymous", "anyone without a token", settings.anonymous_subscribe, pattern)
+        yield from _view_rights("anonymous", "anyone without a token", settings.anonymous_subscribe, pattern)
     from headgate.events.topic import user_name
 
     words = pattern.split(".")
     if words[0] == "users" and len(words) > 1 and words[1] not in ("*", "#"):
         if (user := user_name(words[1])) is not None:
-            yield from _seer("own topics", user, (f"users.{words[1]}.#",), pattern)
+            yield from _view_rights("own topics", user, (f"users.{words[1]}.#",), pattern)
     else:
-        yield from (seer._replace(sees="part") for seer in _seer("own topics", "every user", ("users.*.#",), pattern))
+        yield from (right._replace(sees="part") for right in _view_rights("own topics", "every user", ("users.*.#",), pattern))
     if settings.token_secret or settings.token_keys or settings.token_jwks_url:
-        yield Seer("token", "whoever has one whose `subscribe` covers it", (), "claims")
+        yield ViewRight("token", "whoever has one whose `subscribe` covers it", (), "claims")
 
 
-def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:
+def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[ViewRight]:
     import time
 
     from headgate.redis.api_keys import find_all
 
     if settings.admin_key is not None:
-        yield Seer("key", "HEADGATE_ADMIN_KEY", ("#",), "all")
+        yield ViewRight("key", "HEADGATE_ADMIN_KEY", ("#",), "all")
     now_s = time.time()
     for key in find_all(client):
         if key.expires_s is not None and key.expires_s <= now_s:
             continue
         of = (settings.served(None),) if key.namespaces is None else key.namespaces
         if "admin" in key.scopes:
-            yield Seer("key", f"{key.id} ({key.name})", ("#",), "all")
+            yield ViewRight("key", f"{key.id} ({key.name})", ("#",), "all")
         elif _EVERY in of or namespace in of:
             granted = tuple(scope.removeprefix("read:") for scope in key.scopes if scope.startswith("read:"))
-            yield from _seer("key", f"{key.id} ({key.name})", granted, pattern)
+            yield from _view_rights("key", f"{key.id} ({key.name})", granted, pattern)
 
 
-def _seer(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Iterator[Seer]:
+def _view_rights(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Iterator[ViewRight]:
     from headgate.auth.grants import compiled
     from headgate.events.topic import overlaps
 
     reaching = tuple(each for each in granted if overlaps(each, pattern))
     if reaching:
         # One of them must contain the whole pattern, as for a subscribe.
-        yield Seer(kind, name, reaching, "all" if compiled(reaching).contain(pattern) else "part")
+        yield ViewRight(kind, name, reaching, "all" if compiled(reaching).contain(pattern) else "part")

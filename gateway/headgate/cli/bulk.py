@@ -214,7 +214,7 @@ class Bulk:
                 self._take(batch, outcome)
             else:
                 receipts, log = self._receipts
-                sent = receipts.send(first, last, sha256, log.standing())
+                sent = receipts.send(first, last, sha256, log.state())
                 receipts.settle(sent, self._take(batch, outcome))
         except BusUnavailable as error:  # so it is unknown whether these lines were published
             again = f"continue with --from-line {first}" if self._receipts is None else AGAIN

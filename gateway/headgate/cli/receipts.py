@@ -23,7 +23,7 @@ from typing import Annotated
 import msgspec
 
 from headgate.errors import HeadgateError
-from headgate.redis.event_ids import Standing
+from headgate.redis.event_ids import LogState
 from headgate.redis.lineage import Lineage
 
 # Each line takes a byte of memory.
@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, tag="sending", tag_field="step"):
     first: _Line
     last: _Line
     sha256: str
-    before: Standing
+    before: LogState
 
 
 class _Sent(msgspec.Struct, tag="sent", tag_field="step"):
@@ -148,7 +148,7 @@ class Receipts:
             if each.before.epoch == "" or line.end_of(each.before.epoch, newest) is not None
         ]  # fmt: skip
 
-    def send(self, first: int, last: int, sha256: str, before: Standing) -> Batch:
+    def send(self, first: int, last: int, sha256: str, before: LogState) -> Batch:
         """Record on disk that a batch is about to be sent, and return it. After FileFault, do not send it."""
         batch = Batch(self._batches, first, last, sha256, before)
         self._append(batch)

@@ -28,7 +28,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     never_block()
     keeper: Keeper | None = None
     try:
-        from headgate.workers.gunicorn_worker import Premises, graceful_timeout_s, run_arbiter
+        from headgate.workers.gunicorn_worker import ArbiterState, graceful_timeout_s, run_arbiter
 
         environ = environment()
         environ.update(overrides)
@@ -51,7 +51,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
 
         def ready(listener: Any) -> None:
             # Only the workers know whether an application has an authenticator.
-            nobody = Premises.here().has_reported("nobody")
+            nobody = ArbiterState.here().has_reported("nobody")
             say_ready(settings, listener.getsockname(), f"{workers} workers", nobody=nobody)
 
         options = {

@@ -37,7 +37,7 @@ from headgate.flask.page_files import add_page_files
 from headgate.installation import MissingExtra, needing
 from headgate.redis.pauses import PUBLISHES
 from headgate.runtime.patching import NOT_PATCHED, is_patched
-from headgate.runtime.servers import instead
+from headgate.runtime.wsgi_servers import advice
 from headgate.services.clients import Clients
 from headgate.services.publisher import Durable, NonePublished, Prepared, Publisher, Receipt, find_redis_url, publisher_of
 from headgate.settings.settings import Settings, environment, variables_set
@@ -507,7 +507,7 @@ class Headgate:
 
     def _refuse(self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Refuse a browser in a process that serves none. Logs only the first, because browsers keep retrying."""
-        message = f"{instead(environ)}. Publishing works here as it is."
+        message = f"{advice(environ)}. Publishing works here as it is."
         if not self._has_logged_refusal:
             self._has_logged_refusal = True
             app.logger.error("A browser was refused: %s", message)

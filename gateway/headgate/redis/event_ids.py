@@ -76,7 +76,7 @@ Position = tuple[str, int]
 """An epoch and an offset."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LogState(msgspec.Struct, frozen=True):
     """A state of a log, with its epoch ("" for none) and newest offset, and the number of its newest hash of ids."""
 
     epoch: str
@@ -91,11 +91,11 @@ class SentEvents:
         self._client, self._namespace = client, namespace
         self._log = EventLog(namespace, client)
 
-    def standing(self) -> Standing:
+    def state(self) -> LogState:
         """Return the state of the log, for `find`. Call it before sending the events."""
         epoch, offset, ids = call(self._client, "HMGET", head_key(self._namespace), "epoch", "offset", "ids")
         with reading(place_of(self._client, head_key(self._namespace)), head_key(self._namespace)):
-            return Standing((epoch or b"").decode(), int(offset or 0), int(ids or 0))
+            return LogState((epoch or b"").decode(), int(offset or 0), int(ids or 0))
 
     def line(self, epochs: Collection[str]) -> tuple[Lineage, int]:
         """Return the lineage of the log as far as it covers these epochs, and the newest offset."""
@@ -104,7 +104,7 @@ class SentEvents:
             head = self._log.head("")  # with earlier epochs, which requires another right
         return head.lineage or alone(head.epoch), head.offset
 
-    def find(self, events: Sequence[tuple[str, str]], before: Standing) -> list[Position | None] | None:
+    def find(self, events: Sequence[tuple[str, str]], before: LogState) -> list[Position | None] | None:
         """Return the position of each event, or None for one outside the log; None instead of the list if undecidable.
 
         Args:

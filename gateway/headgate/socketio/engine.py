@@ -18,7 +18,7 @@ from werkzeug.http import parse_accept_header
 
 from headgate.events.numbers import is_number, is_whole
 from headgate.events.wire.frames import Frame
-from headgate.runtime.servers import instead_for_sockets
+from headgate.runtime.wsgi_servers import transport_advice
 from headgate.transport import limits
 from headgate.transport.cors import Cors
 from headgate.transport.engine import Engine
@@ -41,7 +41,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     `settle` makes the fan-out write its waiting events, so that nothing overtakes them.
     """
 
-    instead = staticmethod(instead_for_sockets)
+    advice = staticmethod(transport_advice)
     detach = staticmethod(detach_any)
     socket_of = staticmethod(socket_of)
 

@@ -52,7 +52,7 @@ def bundled(frames: Sequence[Frame]) -> Frame:
 
 
 @dataclass(slots=True, eq=False)
-class Early:
+class ProvisionalSender:
     """The sender of broadcasts to be withdrawn if a running connect handler refuses the client."""
 
     sent: int = 0
@@ -79,7 +79,7 @@ class Member:
     def __init__(self, session: Session, owner: Server) -> None:
         self.connection = session
         self._owner = owner
-        self._early: dict[str | None, Early] | None = None
+        self._early: dict[str | None, ProvisionalSender] | None = None
         self._room: Signal | None = None
         self.direct = self.gone = self.offered = self.sent = 0
 
@@ -109,7 +109,7 @@ class Member:
         sender: Sender = self
         if session.corks:
             self._early = {} if self._early is None else self._early
-            sender = self._early.setdefault(namespace_of(parts[0]), Early())
+            sender = self._early.setdefault(namespace_of(parts[0]), ProvisionalSender())
         self._put(parts, sender)
         if owner.overflow is Overflow.WAIT and session.queue.level >= HIGH_WATER:
             owner.behind.add(self)

@@ -16,7 +16,7 @@ from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.events.wire.frames import text_frame
 from headgate.runtime.loop import DeferredWrites, spawn
 from headgate.runtime.metrics import SESSIONS_ENDED
-from headgate.runtime.servers import instead
+from headgate.runtime.wsgi_servers import advice
 
 from . import engineio_http as eio
 from .cors import Cors, Headers
@@ -73,10 +73,10 @@ class Engine:
         start: starts the greenlet for the messages of a session.
         writes: the answers to handshakes and CONNECTs.
         detach, socket_of: take the socket of a request, and return it.
-        instead: returns why the WSGI server of a request cannot carry a client, and which server can.
+        advice: returns why the WSGI server of a request cannot carry a client, and which server can.
     """
 
-    instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
+    advice: Callable[[WSGIEnvironment], str] = staticmethod(advice)
     detach: Callable[..., Detached] = staticmethod(detach)
     socket_of: Callable[[WSGIEnvironment, StartResponse], Any] = staticmethod(lambda environ, _: environ.get("headgate.handler"))
 
@@ -247,7 +247,7 @@ class Engine:
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> eio.Refused:
         """Return the refusal of a client under an unsupported server. Logs only the first, because clients retry."""
-        reason = why or self.instead(environ)
+        reason = why or self.advice(environ)
         if not self._is_logged:
             self._is_logged = True
             log.error("a client was refused", reason=reason)

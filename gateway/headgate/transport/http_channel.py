@@ -17,7 +17,7 @@ from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import Answer, http_error, last_answer, too_large
 from .http_limits import HttpLimits, Pace, Part
-from .http_parser import Bad, ParserState, Request, RequestParser
+from .http_parser import BadRequest, ParserState, Request, RequestParser
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Channel:
 
     # -- requests and their bodies --------------------------------------------------------------------------------------
 
-    def request(self) -> Request | Bad | None:
+    def request(self) -> Request | BadRequest | None:
         """Return the next request; None at the end of the connection. Switches greenlets. Raises as `Channel.receive`."""
         parser, is_first, waits = self._parser, self.part is Part.HEADERS, self._waits
         event = parser.next_event() if parser.held else None
@@ -133,7 +133,7 @@ class Channel:
             event = parser.next_event()
         if waits == self._waits and not is_first:
             sleep()  # it had already arrived, and the next one may have, too
-        assert isinstance(event, Request | Bad)
+        assert isinstance(event, Request | BadRequest)
         return event
 
     def begin_body(self, request: Request) -> None:
@@ -163,7 +163,7 @@ class Channel:
                 reason = "a chunked body that does not end" if data else "the body ended too early"
                 raise ConnectionResetError(errno.ECONNRESET, reason)
             parser.feed(data)
-        if isinstance(event, Bad):
+        if isinstance(event, BadRequest):
             self.broken = True
             raise BadBody(event.reason, _BAD_BODY)
         assert isinstance(event, bytes)

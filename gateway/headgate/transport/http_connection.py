@@ -26,7 +26,7 @@ from headgate.runtime.metrics import HTTP_ENDED
 from .http_answers import Answer, http_error, last_answer, too_large
 from .http_channel import LINGER_S, READ_BYTES, BadBody, Channel, wsgi_input
 from .http_limits import Part
-from .http_parser import Bad, ParserState, Request, RequestParser
+from .http_parser import BadRequest, ParserState, Request, RequestParser
 from .http_routes import NeverWaits, RoutedRequest, route_for
 from .http_wsgi import WsgiExchange
 from .peer_socket import ClientSocket, PeerSocket, set_options
@@ -65,7 +65,7 @@ class HttpConnection:
         self._parser = RequestParser(received)
         self._channel: Channel | None = None
         # The first request, read in the hub, and the answer of its route (None leaves it to the application).
-        self._pending: Request | Bad | None = None
+        self._pending: Request | BadRequest | None = None
         self._asked: tuple[Answer | None] | None = None
         self._routed: RoutedRequest | None = None
         self._watcher: Watcher | None = None
@@ -194,7 +194,7 @@ class HttpConnection:
             if channel.part is Part.HEADERS and self._parser.held:
                 self.write(_LATE.to_bytes(time.time()))
             raise
-        if isinstance(request, Bad):
+        if isinstance(request, BadRequest):
             HTTP_ENDED.labels("bad request").inc()
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
                 log.warning("another protocol refused", protocol=other, left_out=left_out)

@@ -1,8 +1,8 @@
 """Parses the bytes of a connection into HTTP/1.1 requests (RFC 9112). No I/O.
 
 In: bytes (`feed`), and the end of the connection (`end`). Out: events (`next_event`), which are a `Request`, the pieces of its
-body and `END` (no bytes), or `Bad`, after which nothing is parsed, or None while more bytes are needed. `next_request` continues
-after `END`. `leave` stops when the connection gets another owner.
+body and `END` (no bytes), or `BadRequest`, after which nothing is parsed, or None while more bytes are needed. `next_request`
+continues after `END`. `leave` stops when the connection gets another owner.
 
 Limits apply before parsing. A request is refused if two of three common parsers (h11, llhttp, gunicorn's or gevent's) refuse
 it, or if two parsers could disagree about its end, as with both lengths, two lengths, a lone CR or LF, folded lines, white
@@ -110,7 +110,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return base
 
 
-class Bad(NamedTuple):
+class BadRequest(NamedTuple):
     """Invalid bytes, with the status of the answer, the reason, and their actual protocol if known."""
 
     status: str
@@ -119,8 +119,8 @@ class Bad(NamedTuple):
 
 
 END: Final = b""
-Event: TypeAlias = Request | bytes | Bad | None
-_BAD_BODY = Bad(BAD_REQUEST, "the body is not valid HTTP")
+Event: TypeAlias = Request | bytes | BadRequest | None
+_BAD_BODY = BadRequest(BAD_REQUEST, "the body is not valid HTTP")
 
 
 class RequestParser:
@@ -150,11 +150,11 @@ class RequestParser:
         """Take the next bytes of the connection."""
         self.held = self.held + data if self.held else data
 
-    def end(self) -> Bad | None:
+    def end(self) -> BadRequest | None:
         """Take the end of the connection; return the fault of an incomplete request, if any."""
         if self.state is ParserState.HEAD and not self.held:
             return None
-        return self._refuse(Bad(BAD_REQUEST, "the request ends too early"))
+        return self._refuse(BadRequest(BAD_REQUEST, "the request ends too early"))
 
     def whole_body(self) -> bytes | None:
         """Return the rest of the body and go to the end of the request; None if the body is incomplete."""
@@ -195,15 +195,15 @@ class RequestParser:
             if fault is not None or self.state is state:
                 return fault
 
-    def _refuse(self, fault: Bad) -> Bad:
+    def _refuse(self, fault: BadRequest) -> BadRequest:
         self.state = MACHINE[self.state, ParserState.OVER]
         if self._last is None:  # the first bytes of the connection
             for start, name in _OTHER_PROTOCOLS.items():
                 if self.held.startswith(start):
-                    return Bad(BAD_REQUEST, f"the gateway speaks HTTP/1.1, and this is {name}", name)
+                    return BadRequest(BAD_REQUEST, f"the gateway speaks HTTP/1.1, and this is {name}", name)
         return fault
 
-    def _head(self) -> Request | Bad | None:
+    def _head(self) -> Request | BadRequest | None:
         if not (held := self.held):
             return None
         self.is_like_last = True
@@ -213,7 +213,7 @@ class RequestParser:
             if end < 4:
                 return self._incomplete()
             read = read_head(held[:end])
-            if isinstance(read, Bad):
+            if isinstance(read, BadRequest):
                 return self._refuse(read)
             self.block, self._last = held[:end], read
             line = _LENGTH_LINE.search(self.block)
@@ -228,14 +228,14 @@ class RequestParser:
             self.state = MACHINE[self.state, ParserState.LENGTH]
         return request
 
-    def _incomplete(self) -> Bad | None:
+    def _incomplete(self) -> BadRequest | None:
         """Refuse an incomplete head that no further bytes can make valid."""
         held = self.held
         line = held.find(b"\n") + 1
         if (fault := _too_long(line or len(held), len(held) - line)) is not None:
             return self._refuse(fault)
         if held[:1] == b"\x16" or (line and (not _REQUEST_LINE.match(held) or _LONE_LF.search(held, self._scanned))):
-            return self._refuse(Bad(BAD_REQUEST, "not a valid HTTP request"))
+            return self._refuse(BadRequest(BAD_REQUEST, "not a valid HTTP request"))
         self._scanned = max(0, len(held) - 3)
         return None
 
@@ -264,7 +264,7 @@ class RequestParser:
             self.state = MACHINE[self.state, behind]
         return piece
 
-    def _lines(self) -> Bad | None:
+    def _lines(self) -> BadRequest | None:
         """Parse the end of a chunk, the size of the next one, or the trailers, once they are complete."""
         held = self.held
         if self.state is ParserState.CHUNK_END:
@@ -295,38 +295,38 @@ def list_of(value: str) -> frozenset[str]:
     return frozenset(element.strip(" \t").lower() for element in value.split(",")) - {""}
 
 
-def read_head(block: bytes) -> Request | Bad:
+def read_head(block: bytes) -> Request | BadRequest:
     """Parse a head, which ends with an empty line."""
     if len(block) > MAX_LINE_BYTES:
         size = block.index(b"\n") + 1
         if (fault := _too_long(size, len(block) - size)) is not None:
             return fault
     if (line := _REQUEST_LINE.match(block)) is None:
-        return Bad(BAD_REQUEST, "not a valid HTTP request")
+        return BadRequest(BAD_REQUEST, "not a valid HTTP request")
     if not _FIELDS.fullmatch(block, line.end()):
-        return Bad(BAD_REQUEST, "malformed header")
+        return BadRequest(BAD_REQUEST, "malformed header")
     lines = _FIELD.findall(block[line.end() :].decode("latin-1"))
     if len(lines) > MAX_HEADER_LINES:
-        return Bad("431 Request Header Fields Too Large", f"more than {MAX_HEADER_LINES} headers")
+        return BadRequest("431 Request Header Fields Too Large", f"more than {MAX_HEADER_LINES} headers")
     fields: dict[str, str] = {}
     for name, value in lines:
         key = _environ_name(name)
         if key not in fields:
             fields[key] = value.rstrip("\t ")
         elif key in _ONCE:
-            return Bad(BAD_REQUEST, f"two {name.lower()} headers")
+            return BadRequest(BAD_REQUEST, f"two {name.lower()} headers")
         elif key != "CONTENT_TYPE":
             fields[key] += f"{'; ' if key == 'HTTP_COOKIE' else ','}{value}".rstrip("\t ")
     fields.pop(_DROPPED, None)
     return _framed(line[1].decode(), line[2].decode(), line[3] == b"1", fields)
 
 
-def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> Request | Bad:
+def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> Request | BadRequest:
     """Return a request of these parts, with its end."""
     path, _, query = target.partition("?")
     if path[:1] != "/" and not (path == "*" and method == "OPTIONS"):
         if (absolute := _ABSOLUTE.fullmatch(path)) is None:
-            return Bad(BAD_REQUEST, "the target is no path")
+            return BadRequest(BAD_REQUEST, "the target is no path")
         # The host of the target overrides Host (RFC 9112 section 3.2.2).
         fields["HTTP_HOST"], path = absolute[1], absolute[2] or "/"
     if "%" in path:
@@ -334,17 +334,17 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     length, is_chunked = 0, False
     if (length_field := fields.get("CONTENT_LENGTH")) is not None:
         if not LENGTH.fullmatch(length_field):
-            return Bad(BAD_REQUEST, "malformed content-length")
+            return BadRequest(BAD_REQUEST, "malformed content-length")
         length = int(length_field)
     if (coding := fields.get("HTTP_TRANSFER_ENCODING")) is not None:
         if length_field is not None or not is_1_1:  # a proxy may have used the other length (RFC 9112 section 6.1)
-            return Bad(BAD_REQUEST, "transfer-encoding with a content-length, or in HTTP/1.0")
+            return BadRequest(BAD_REQUEST, "transfer-encoding with a content-length, or in HTTP/1.0")
         if coding.lower() != "chunked":
-            return Bad("501 Not Implemented", "unknown transfer-encoding; known: chunked")
+            return BadRequest("501 Not Implemented", "unknown transfer-encoding; known: chunked")
         is_chunked = True
     expectation = fields.get("HTTP_EXPECT")
     if expectation is not None and expectation.lower() != "100-continue":
-        return Bad("417 Expectation Failed", "unknown expectation; known: 100-continue")
+        return BadRequest("417 Expectation Failed", "unknown expectation; known: 100-continue")
     options = list_of(fields["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in fields else ()
     ends = "close" in options or not (is_1_1 or "keep-alive" in options)
     protocol = "HTTP/1.1" if is_1_1 else "HTTP/1.0"
@@ -352,11 +352,11 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     return Request(method, path, query, fields, length, ends, is_chunked, protocol, expectation is not None and is_1_1)
 
 
-def _too_long(line_bytes: int, header_bytes: int) -> Bad | None:
+def _too_long(line_bytes: int, header_bytes: int) -> BadRequest | None:
     if line_bytes > MAX_LINE_BYTES:
-        return Bad("414 URI Too Long", "the request line is too long")
+        return BadRequest("414 URI Too Long", "the request line is too long")
     if header_bytes > MAX_HEADER_BYTES:
-        return Bad("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
+        return BadRequest("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate.workers.board import Row, State
+from headgate.workers.scoreboard import Row, State
 
 SILENT = "it does not answer"
 # The values of `admission`, the worst last (node/population/shedding.py).

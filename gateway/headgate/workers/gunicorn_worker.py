@@ -7,7 +7,7 @@ Redis connection, greenlet or loop starts before the fork. gevent patches the wo
 The first workers of an arbiter check Redis before they serve. If it is unusable they end the arbiter, with the exit status of
 `headgate serve`. Once a worker has served, later ones skip this check, so the arbiter keeps running while Redis is unreachable.
 
-A worker is BOOTING until it listens, then SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
+A worker is BOOTING until it listens, then SERVING, then DRAINING (scoreboard.py). After SIGTERM it keeps serving while a younger
 worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener.
 If the younger worker cannot load the application, this one ignores the SIGTERM.
 Then it stops listening, moves its clients and finishes its requests, and ends. It has the shorter of `HEADGATE_DRAIN_S` and the
@@ -51,8 +51,8 @@ from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.patching import plugins_loaded_once
 from headgate.settings.settings import DEVELOPMENT, LET_IN, Settings, environment
 
-from .board import Board, State, turns
 from .gunicorn_settings import REFUSED, WITHOUT_MEANING, named
+from .scoreboard import Scoreboard, State, turns
 from .settings_file import SettingsFile
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def graceful_timeout_s(drain_s: float) -> int:
     return math.ceil(SUCCESSOR_S + drain_s + 2 * END_S)
 
 
-class Premises:
-    """The shared board and private folder of one arbiter's workers. The arbiter creates them before its first fork."""
+class ArbiterState:
+    """The shared scoreboard and private folder of one arbiter's workers. The arbiter creates them before its first fork."""
 
-    _of_process: tuple[int, Premises] | None = None
+    _of_process: tuple[int, ArbiterState] | None = None
 
     def __init__(self, owner: tuple[int, int] | None) -> None:
-        self.board = Board()
+        self.scoreboard = Scoreboard()
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
         if owner is not None:
             os.chown(self.folder, *owner)
@@ -130,8 +130,8 @@ class Premises:
             say(f"settings reloaded from {self._file.path}")
 
     @classmethod
-    def here(cls, owner: tuple[int, int] | None = None) -> Premises:
-        """Return the premises of this arbiter process. `owner` is the user and group of the workers, if different."""
+    def here(cls, owner: tuple[int, int] | None = None) -> ArbiterState:
+        """Return the state of this arbiter process. `owner` is the user and group of the workers, if different."""
         if cls._of_process is None or cls._of_process[0] != os.getpid():
             cls._of_process = (os.getpid(), cls(owner))
         return cls._of_process[1]
@@ -159,9 +159,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def __init__(self, age: int, ppid: int, sockets: list[Any], app: Any, timeout: float, cfg: Any, log: Any) -> None:
         super().__init__(age, ppid, sockets, app, timeout, cfg, log)
         foreign = (cfg.uid, cfg.gid) if (cfg.uid, cfg.gid) != (os.geteuid(), os.getegid()) else None
-        self._premises = Premises.here(foreign)
-        self._premises.follow(cfg, getattr(app, "settings_file", None))
-        self._row = self._premises.board.take(age)
+        self._arbiter_state = ArbiterState.here(foreign)
+        self._arbiter_state.follow(cfg, getattr(app, "settings_file", None))
+        self._row = self._arbiter_state.scoreboard.take(age)
         self._requests = 0
         self._servers: list[HTTPServer] = []
         self._may_have_successor = True
@@ -192,7 +192,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         """Start after the fork."""
         from gevent import monkey
 
-        self._premises.board.begin(self._row.slot, os.getpid())
+        self._arbiter_state.scoreboard.begin(self._row.slot, os.getpid())
         if self.cfg.preload_app:  # set by a reload, because the arbiter checks only the first configuration
             raise RuntimeError("preload_app: the application is loaded after the fork")
         with plugins_loaded_once():
@@ -210,7 +210,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
         signal.signal(signal.SIGTERM, self._end_unserved)
         on_signal(signal.SIGQUIT, self._end_at_once)
-        if self._premises.board.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
+        if self._arbiter_state.scoreboard.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
             sys.exit(0)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
@@ -227,19 +227,19 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from .application import made_ready
 
         try:
-            if self._premises.fault is not None:
-                raise self._premises.fault
+            if self._arbiter_state.fault is not None:
+                raise self._arbiter_state.fault
             never_block()
             written = Settings.from_environment("HEADGATE_LOG_")
             logs.configure(written.log_level, self._row.number, written.log_format)
             super().load_wsgi()
             self.wsgi = made_ready(self.app.wsgi(), "gunicorn's application")
-            if not self._premises.board.has_served:
+            if not self._arbiter_state.scoreboard.has_served:
                 describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
             self._end_arbiter(error)
         except Exception:
-            if not self._premises.board.has_served:
+            if not self._arbiter_state.scoreboard.has_served:
                 raise
             self.log.exception("the application cannot be loaded")
             self._end_alone()
@@ -262,21 +262,25 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._gateway = gateway = gate.gateway
         gateway.own(letters_of(self._row.slot))
         peer_workers = PeerWorkers(
-            self._premises.board, self._premises.folder, self._row.slot, gate.ready, lambda *taken: self._servers[0].adopt(*taken)
+            self._arbiter_state.scoreboard,
+            self._arbiter_state.folder,
+            self._row.slot,
+            gate.ready,
+            lambda *taken: self._servers[0].adopt(*taken),
         )
         app.extensions["headgate.workers"] = peer_workers
         self._servers = [self._server(sock, app, gate, peer_workers) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
         lines = start_gateway(gate, self._asked)
-        if lines and self._premises.is_first("not-ready"):
+        if lines and self._arbiter_state.is_first("not-ready"):
             for line in lines:
                 complain(line)
         for line in async_views(app):
-            if self._premises.is_first("async-views"):
+            if self._arbiter_state.is_first("async-views"):
                 complain(line)
-        if gate.settings.dev and self._premises.is_first("development"):
+        if gate.settings.dev and self._arbiter_state.is_first("development"):
             say(DEVELOPMENT)
-        if gate.lets_nobody_in and self._premises.is_first("nobody"):
+        if gate.lets_nobody_in and self._arbiter_state.is_first("nobody"):
             complain(f"nobody may connect: {LET_IN}")
         heap = Heap(partial(clients_of, gate))
         heap.start()
@@ -294,7 +298,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         peer_workers.close()
         gate.close()
         heartbeat.stop()
-        if self._premises.board.row(self._row.slot).state is not State.ALONE:
+        if self._arbiter_state.scoreboard.row(self._row.slot).state is not State.ALONE:
             self._move(State.FREE)
 
     # -- private ------------------------------------------------------------------------------------------------------
@@ -304,11 +308,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         One worker does this for all with the same fault. If two ended with this code at once, gunicorn would print a traceback.
         """
-        if self._premises.board.has_served:
+        if self._arbiter_state.scoreboard.has_served:
             for line in error.lines():
                 complain(line)
             self._end_alone()
-        if self._premises.is_first("fault"):
+        if self._arbiter_state.is_first("fault"):
             for line in error.lines():
                 complain(line)
             sys.exit(APP_LOAD_ERROR)
@@ -319,7 +323,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         """End this worker, which cannot load the application, but not the arbiter, because the old workers still serve."""
         complain(f"worker {self._row.number} cannot load the application and ends")
         time.sleep(HEARTBEAT_S)  # slows the loop of replacements if this worker replaces a killed one
-        self._premises.board.fail()
+        self._arbiter_state.scoreboard.fail()
         sys.exit(1)
 
     def _server(self, sock: Any, app: Flask, gate: Headgate, peer_workers: PeerWorkers) -> HTTPServer:
@@ -345,13 +349,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if logs_access:
             server.access_log = self._log_access
         turn_s = turns()
-        board, index = self._premises.board, self._row.slot
+        scoreboard, index = self._arbiter_state.scoreboard, self._row.slot
 
         def leave_s() -> float:
             own = self._connections()
-            board.count(index, own)
-            if not (pause_s := turn_s(own, board.connections())):
-                board.count(index, own + 1)  # includes the one being accepted
+            scoreboard.count(index, own)
+            if not (pause_s := turn_s(own, scoreboard.connections())):
+                scoreboard.count(index, own + 1)  # includes the one being accepted
             return pause_s
 
         server.max_accept = 1  # then check the others again
@@ -365,10 +369,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _beat(self) -> None:
         self.tmp.notify()
         if self._servers:
-            self._premises.board.count(self._row.slot, self._connections())
+            self._arbiter_state.scoreboard.count(self._row.slot, self._connections())
 
     def _move(self, state: State) -> None:
-        self._premises.board.move(self._row.slot, state)
+        self._arbiter_state.scoreboard.move(self._row.slot, state)
 
     def _end_unserved(self, *_: object) -> None:
         self.alive = False  # for `run`, because code that is loading may discard the exception
@@ -381,7 +385,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._end()
 
     def _end(self) -> None:
-        self.alive, self._failed_before = False, self._premises.board.failed_loads
+        self.alive, self._failed_before = False, self._arbiter_state.scoreboard.failed_loads
         self._asked.set()
 
     def _end_at_once(self) -> None:
@@ -404,20 +408,20 @@ class Worker(BaseWorker):  # type: ignore[misc]
             self._asked.clear()
             self.alive = True
             return False
-        if self._premises.board.row(self._row.slot).state is State.SERVING:
+        if self._arbiter_state.scoreboard.row(self._row.slot).state is State.SERVING:
             self._move(State.DRAINING)
         for server in self._servers:
             server.close()
         if self._at_once.is_set():
             return True
         alone = gateway.retire()
-        board = self._premises.board
+        scoreboard = self._arbiter_state.scoreboard
         if alone:
             self._move(State.ALONE)
         elif gateway.settings.drain_s:
             # The other workers of this machine may be leaving, too. The last of them knows whether there is another gateway.
             until_s = time.monotonic() + END_S
-            while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
+            while scoreboard.none_serves() and not (alone := scoreboard.someone_was_last()) and time.monotonic() < until_s:
                 sleep(POLL_S)
         within_s = self._graceful_s(gateway.settings.drain_s, time.monotonic() - began_s)
         over, drain_began_s = Signal(), time.monotonic()
@@ -436,14 +440,16 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def _has_failed_successor(self) -> bool:
         """Return whether workers have failed to load the application since the signal, and no successor is left."""
-        board = self._premises.board
-        if not self._asked.is_set() or not self._may_have_successor or board.is_stopping:
+        scoreboard = self._arbiter_state.scoreboard
+        if not self._asked.is_set() or not self._may_have_successor or scoreboard.is_stopping:
             return False
-        return board.failed_loads != self._failed_before and self._successors.isdisjoint(row.age for row in board.rows())
+        return scoreboard.failed_loads != self._failed_before and self._successors.isdisjoint(
+            row.age for row in scoreboard.rows()
+        )
 
     def _booting(self) -> set[int]:
         """Return the ages of younger booting workers."""
-        return {row.age for row in self._premises.board.rows() if row.state is State.BOOTING and row.age > self.age}
+        return {row.age for row in self._arbiter_state.scoreboard.rows() if row.state is State.BOOTING and row.age > self.age}
 
     def _graceful_s(self, wanted_s: float, used_s: float = 0.0) -> float:
         return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
@@ -466,7 +472,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         Workers share the connections evenly, so all reach max_requests at about the same time. A worker with twice as many
         requests no longer waits.
         """
-        others = [row.state for row in self._premises.board.rows() if row.slot != self._row.slot]
+        others = [row.state for row in self._arbiter_state.scoreboard.rows() if row.slot != self._row.slot]
         is_only_one = not others and self.cfg.workers == 1
         return is_only_one or (bool(others) and set(others) == {State.SERVING}) or self._requests >= 2 * self.max_requests
 
@@ -538,7 +544,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     def stop(self, graceful: bool = True) -> None:
         """End the workers, including one being forked."""
         self._is_stopping = True
-        Premises.here().board.stop()
+        ArbiterState.here().scoreboard.stop()
         super().stop(graceful)
 
     def handle_term(self) -> None:
@@ -558,7 +564,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         """
         caught: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else POLL_S)
         if self.on_ready is not None:
-            rows = Premises.here().board.rows()
+            rows = ArbiterState.here().scoreboard.rows()
             if len(rows) >= self.num_workers and all(row.state is State.SERVING for row in rows):
                 self.on_ready(self.LISTENERS[0])
                 self.on_ready = None

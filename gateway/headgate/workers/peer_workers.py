@@ -4,7 +4,7 @@
 
 `hand_over` gives a connection and the bytes already read to the living worker that owns a session. A session id starts with two
 letters for the worker's row, followed by 20 random letters. It is not proof of anything. It selects a row of this machine's
-board and contains no address.
+scoreboard and contains no address.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.runtime.metrics import Family, exposition_of, families
 from headgate.runtime.operator_lines import complain
 from headgate.workers import counted, worker_sockets
 from headgate.workers.all_health import joined
-from headgate.workers.board import Board, Row, State
+from headgate.workers.scoreboard import Row, Scoreboard, State
 
 WORKER_UP = "headgate_worker_up"
 # A row is written as two letters out of these 32.
@@ -37,32 +37,32 @@ class PeerWorkers:
     """See the module.
 
     Args:
-        own: this worker's row of the board.
+        own: this worker's row of the scoreboard.
         ready: returns this worker's health.
         adopt: takes the descriptor of a connection accepted by another worker, and the bytes already read.
     """
 
     def __init__(
         self,
-        board: Board,
+        scoreboard: Scoreboard,
         folder: Path,
         own: int,
         ready: Callable[[], Mapping[str, Any]],
         adopt: Callable[[int, bytes], None],
     ) -> None:
-        self._board, self._folder, self._own, self._ready = board, folder, own, ready
+        self._scoreboard, self._folder, self._own, self._ready = scoreboard, folder, own, ready
         self._log_throttle = LogThrottle()
         self._totals = counted.Totals()  # last read by this worker
-        self._socket = worker_sockets.WorkerSocket(self._path(board.row(own)), self._answer, adopt)
+        self._socket = worker_sockets.WorkerSocket(self._path(scoreboard.row(own)), self._answer, adopt)
 
     def close(self) -> None:
         """Store the counts of this worker for the others, and stop answering. Idempotent."""
-        self._keep({self._board.row(self._own).age: families()}, self._board.rows())
+        self._keep({self._scoreboard.row(self._own).age: families()}, self._scoreboard.rows())
         self._socket.close()
 
     def health(self) -> dict[str, Any]:
         """Return the worst health of all workers, and each one's. Waits at most ANSWER_S."""
-        rows = self._board.rows()
+        rows = self._scoreboard.rows()
         answers = {
             age: None if answer is None else msgspec.json.decode(answer)
             for age, answer in self._ask(rows, worker_sockets.HEALTH).items()
@@ -71,7 +71,7 @@ class PeerWorkers:
 
     def exposition(self) -> tuple[str, bytes]:
         """Return the content type and body of all workers' metrics for Prometheus. Waits at most ANSWER_S."""
-        rows = self._board.rows()
+        rows = self._scoreboard.rows()
         answers = {
             age: msgspec.json.decode(answer, type=list[Family])
             for age, answer in self._ask(rows, worker_sockets.METRICS).items()
@@ -92,7 +92,7 @@ class PeerWorkers:
         if index is None or index == self._own:
             return False
         try:
-            row = self._board.row(index)
+            row = self._scoreboard.row(index)
             if row.state not in (State.SERVING, State.DRAINING):
                 return False
             return (

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.auth.repair import WRITTEN_BACK
 from headgate.auth.revocation import Decision
-from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, Listening, RevocationWatch
+from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, ExtraChannel, RevocationWatch
 from headgate.errors import BusRefused, BusUnavailable, Unauthorized
 from headgate.redis.keys import REVOKED
 from headgate.redis.primary_switch import FORBIDDEN_S
@@ -126,7 +126,7 @@ def test_messages_of_another_channel_go_to_those_who_want_them() -> None:
         read.append(client)
         return []
 
-    watch = RevocationWatch(URL, CLIENT, lambda members: None, read_all, also=Listening("others", begun.append, heard.append))
+    watch = RevocationWatch(URL, CLIENT, lambda members: None, read_all, also=ExtraChannel("others", begun.append, heard.append))
     watch._take([[b"subscribe", b"others", 1]])  # type: ignore[list-item]
     assert (watch.known, read, len(begun)) == (False, [], 1)
     watch._take([CONFIRMED, [b"message", b"others", b"60 user:ana"]])
@@ -177,7 +177,7 @@ BROKEN = BusUnavailable("the connection broke")
 class Linked:
     """A watch that opens one link of a script after the other, and is closed with the last. Its waits take no time."""
 
-    def __init__(self, *links: Link, stored: list[Decision] | Exception | None = None, also: Listening | None = None) -> None:
+    def __init__(self, *links: Link, stored: list[Decision] | Exception | None = None, also: ExtraChannel | None = None) -> None:
         self._links = list(links)
         self.opened: list[Link] = []
         self.hit: list[list[str]] = []
@@ -206,7 +206,7 @@ class Linked:
         return self.stored
 
 
-OTHERS = Listening("others", lambda _: None, lambda _: None)
+OTHERS = ExtraChannel("others", lambda _: None, lambda _: None)
 
 
 def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocations() -> None:

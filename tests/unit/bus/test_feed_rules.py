@@ -118,17 +118,17 @@ class Gateway:
                 self.told.append(("lost", action.head.epoch, action.head.offset))
             case out.Quarantine():
                 self.told.append(("quarantine", action.error.code))
-            case out.Do.UP:
+            case out.SimpleAction.UP:
                 self.told.append(("up",))
-            case out.Do.DOWN:
+            case out.SimpleAction.DOWN:
                 self.told.append(("down",))
             case out.Synced():
                 self.told.append(("synced",))
-            case out.Do.CONFIGURE:
+            case out.SimpleAction.CONFIGURE:
                 self.feed.answer(self.redis.configure(sharded=self.sharded))
             case out.ReadHead():
                 self.feed.answer(self.redis.head(*action.known))
-            case out.Do.READ_LINK_HEAD:
+            case out.SimpleAction.READ_LINK_HEAD:
                 self.feed.answer(self.redis.link_head())
             case out.ReadLog():
                 self.reads += 1
@@ -713,7 +713,7 @@ def test_inputs_that_the_state_does_not_allow_raise() -> None:
     feed.connected()
     with pytest.raises(IllegalStep):
         feed.connected()
-    assert feed.next_action() is out.Do.CONFIGURE
+    assert feed.next_action() is out.SimpleAction.CONFIGURE
     with pytest.raises(IllegalStep):
         feed.next_action()
     with pytest.raises(IllegalStep):

@@ -24,8 +24,8 @@ def test_the_table_of_this_checkout_has_one_reader_of_http(capsys: pytest.Captur
         ("import h11\nh11.Connection(h11.SERVER)", {"h11"}),
         ("from gevent import pywsgi", {"gevent.pywsgi"}),
         ("import http.server, http.client", {"http.server"}),
-        ("from .http_parser import Bad, RequestParser", {"http_parser"}),
-        ("from .http_parser import Bad", set()),
+        ("from .http_parser import BadRequest, RequestParser", {"http_parser"}),
+        ("from .http_parser import BadRequest", set()),
     ],
 )
 def test_a_reader_of_requests_is_found_by_what_it_imports_or_calls(source: str, found: set[str]) -> None:

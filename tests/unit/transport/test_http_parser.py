@@ -20,7 +20,7 @@ from headgate.transport.http_parser import (
     MAX_CHUNK_LINE_BYTES,
     MAX_HEADER_BYTES,
     MAX_LINE_BYTES,
-    Bad,
+    BadRequest,
     ParserState,
     Request,
     RequestParser,
@@ -47,7 +47,7 @@ def read(pieces: Iterable[bytes]) -> Read:
     for piece in pieces:
         parser.feed(piece)
         while (event := parser.next_event()) is not None:
-            if isinstance(event, Bad):
+            if isinstance(event, BadRequest):
                 return Read(tuple(found), True)
             if isinstance(event, Request):
                 request, body = event, b""
@@ -61,10 +61,10 @@ def read(pieces: Iterable[bytes]) -> Read:
     return Read(tuple(found), False)
 
 
-def one(sent: bytes) -> Request | Bad | None:
+def one(sent: bytes) -> Request | BadRequest | None:
     """Return the first result of these bytes."""
     event = RequestParser(sent).next_event()
-    assert event is None or isinstance(event, Request | Bad)
+    assert event is None or isinstance(event, Request | BadRequest)
     return event
 
 
@@ -178,7 +178,7 @@ def test_headers_have_the_names_and_values_of_wsgi(lines: list[str]) -> None:
         if "_" not in name:
             expected.setdefault(name.upper().replace("-", "_"), []).append(value.strip(" \t"))
     if any(len(expected.get(name, [])) > 1 for name in ("HOST", "CONTENT_LENGTH")) or len(expected.get("EXPECT", [])) > 1:
-        assert isinstance(event, Bad)
+        assert isinstance(event, BadRequest)
         return
     assert isinstance(event, Request)
     wanted = {}
@@ -258,7 +258,7 @@ def test_what_is_no_request_or_ends_in_doubt_is_refused_as_soon_as_that_is_known
     parser = RequestParser(sent)
     while isinstance(event := parser.next_event(), Request | bytes):
         pass
-    assert isinstance(event, Bad)
+    assert isinstance(event, BadRequest)
     assert event.status.startswith(str(status))
     parser.feed(b"GET /hidden HTTP/1.1\r\n\r\n")
     assert parser.next_event() is None
@@ -269,12 +269,12 @@ def test_limits_come_before_parsing() -> None:
 
     def status(sent: bytes) -> str:
         event = one(sent)
-        return event.status[:3] if isinstance(event, Bad) else "" if event is None else "taken"
+        return event.status[:3] if isinstance(event, BadRequest) else "" if event is None else "taken"
 
     at_limit = "GET /" + "a" * (MAX_LINE_BYTES - len("GET / HTTP/1.1\r\n")) + " HTTP/1.1"
     assert status(request_of(line=at_limit)) == "taken"
     for sent in (request_of(line=at_limit.replace("/", "//", 1)), b"GET /" + b"a" * MAX_LINE_BYTES):
-        assert one(sent) == Bad("414 URI Too Long", "the request line is too long")
+        assert one(sent) == BadRequest("414 URI Too Long", "the request line is too long")
     line, header = b"GET / HTTP/1.1\r\n", b"A: b\r\n"
     filled = b"A: " + b"b" * (MAX_HEADER_BYTES - len(b"A: \r\n\r\n")) + b"\r\n\r\n"
     taken = (line + filled, line + header * 100 + b"\r\n")
@@ -296,13 +296,13 @@ def test_limits_come_before_parsing() -> None:
 )
 def test_another_protocol_is_named_at_once(sent: bytes, protocol: str) -> None:
     """Of a proxy that is set up for it. TLS has no line that could end."""
-    assert one(sent) == Bad("400 Bad Request", f"the gateway speaks HTTP/1.1, and this is {protocol}", protocol)
+    assert one(sent) == BadRequest("400 Bad Request", f"the gateway speaks HTTP/1.1, and this is {protocol}", protocol)
 
 
 def test_a_long_hostile_head_costs_no_more_than_its_length() -> None:
     """Nothing is read twice, as an almost matching text is given up at once."""
     for filler in (b"a", b" ", b":", b"\t", b"a:", b"a: "):
-        assert isinstance(one(b"GET / HTTP/1.1\r\n" + filler * 5000 + b"\0\r\n\r\n"), Bad)
+        assert isinstance(one(b"GET / HTTP/1.1\r\n" + filler * 5000 + b"\0\r\n\r\n"), BadRequest)
 
 
 def test_names_that_a_client_makes_up_are_not_all_remembered() -> None:
@@ -354,7 +354,7 @@ def test_a_request_that_ends_too_early_is_none(sent: bytes, is_bad: bool) -> Non
     parser = RequestParser(sent)
     while parser.next_event() is not None:
         pass
-    assert isinstance(parser.end(), Bad) is is_bad
+    assert isinstance(parser.end(), BadRequest) is is_bad
 
 
 def test_a_parser_that_is_left_gives_back_what_it_has_not_read() -> None:

@@ -14,8 +14,8 @@ from gevent.event import Event
 from gunicorn.glogging import Logger
 
 from headgate.settings.settings import Settings
-from headgate.workers.board import Board, State
-from headgate.workers.gunicorn_worker import END_S, SUCCESSOR_S, Arbiter, Premises, Worker, graceful_timeout_s
+from headgate.workers.gunicorn_worker import END_S, SUCCESSOR_S, Arbiter, ArbiterState, Worker, graceful_timeout_s
+from headgate.workers.scoreboard import Scoreboard, State
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
 
@@ -33,12 +33,16 @@ def environment() -> Iterator[None]:
 def test_variables_for_a_service_called_headgate_do_not_end_the_workers(capfd: pytest.CaptureFixture[str]) -> None:
     """As Kubernetes sets them in a pod; the operator reads once that they are ignored."""
     os.environ.update(SERVICE_LINKS)
-    premises = Premises(None)
-    premises.follow(object(), None)
-    premises.follow(object(), None)
+    arbiter_state = ArbiterState(None)
+    arbiter_state.follow(object(), None)
+    arbiter_state.follow(object(), None)
 
-    assert premises.fault is None
-    assert (premises.has_reported("nobody"), premises.is_first("nobody"), premises.has_reported("nobody")) == (False, True, True)
+    assert arbiter_state.fault is None
+    assert (arbiter_state.has_reported("nobody"), arbiter_state.is_first("nobody"), arbiter_state.has_reported("nobody")) == (
+        False,
+        True,
+        True,
+    )
     assert Settings.read(os.environ) == Settings()
     assert capfd.readouterr().out.count("ignored 26 variables") == 1
 
@@ -47,25 +51,25 @@ def test_variables_for_a_service_called_headgate_do_not_end_the_workers(capfd: p
 def test_workers_have_the_file_of_the_last_reload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One in the place of a killed one has the settings of the others; a wrong file changes nothing, and is one line."""
     path = tmp_path / "headgate.toml"
-    premises = Premises(None)
+    arbiter_state = ArbiterState(None)
 
     def clients() -> str | None:
         return os.environ.get("HEADGATE_MAX_CLIENTS")
 
     first, second, third = object(), object(), object()  # gunicorn's configuration is another one after each reload
     path.write_text("[settings]\nmax_clients = 1\n")
-    premises.follow(first, SettingsFile(str(path)))
+    arbiter_state.follow(first, SettingsFile(str(path)))
     assert clients() == "1"
     path.write_text("[settings]\nmax_clients = 2\n")
-    premises.follow(first, None)
+    arbiter_state.follow(first, None)
     assert clients() == "1"
-    premises.follow(second, None)
+    arbiter_state.follow(second, None)
     assert (clients(), capfd.readouterr().out) == ("2", f"headgate: settings reloaded from {path}\n")
     path.write_text("[settings]\nmax_client = 3\nport = -1\n")
-    premises.follow(third, None)
-    premises.follow(third, None)
+    arbiter_state.follow(third, None)
+    arbiter_state.follow(third, None)
     told = capfd.readouterr().err
-    assert (clients(), premises.fault, told.count("\n")) == ("2", None, 1)
+    assert (clients(), arbiter_state.fault, told.count("\n")) == ("2", None, 1)
     assert told.startswith("headgate: settings not reloaded, the previous ones stay in force: ")
     assert "did you mean max_clients?" in told
 
@@ -75,7 +79,7 @@ def test_under_gunicorn_itself_the_file_is_found_as_elsewhere(tmp_path: Path) ->
     """The one that HEADGATE_CONFIG names."""
     (tmp_path / "shop.toml").write_text("[settings]\nmax_clients = 1\n")
     os.environ["HEADGATE_CONFIG"] = str(tmp_path / "shop.toml")
-    Premises(None).follow(object(), None)
+    ArbiterState(None).follow(object(), None)
     assert os.environ["HEADGATE_MAX_CLIENTS"] == "1"
 
 
@@ -83,9 +87,9 @@ def test_under_gunicorn_itself_the_file_is_found_as_elsewhere(tmp_path: Path) ->
 def test_a_file_that_is_wrong_at_the_start_is_the_first_workers_to_tell(tmp_path: Path) -> None:
     """It ends the process manager with it."""
     (tmp_path / "headgate.toml").write_text("[settings]\nmax_client = 3\n")
-    premises = Premises(None)
-    premises.follow(object(), SettingsFile(str(tmp_path / "headgate.toml")))
-    assert premises.fault is not None
+    arbiter_state = ArbiterState(None)
+    arbiter_state.follow(object(), SettingsFile(str(tmp_path / "headgate.toml")))
+    assert arbiter_state.fault is not None
 
 
 @pytest.mark.parametrize(
@@ -138,30 +142,30 @@ def test_a_worker_serves_on_only_after_the_workers_of_a_reload_have_failed() -> 
     """Neither a failure before it was asked to end, nor a stop, keeps it."""
     worker = Worker.__new__(Worker)
     worker.age, worker._may_have_successor = 1, True
-    worker._premises, worker._asked, worker._successors = Premises(None), Event(), set()
-    board = worker._premises.board
-    board.take(1)
-    board.move(board.take(2).slot, State.SERVING)  # it is younger, and no successor
+    worker._arbiter_state, worker._asked, worker._successors = ArbiterState(None), Event(), set()
+    scoreboard = worker._arbiter_state.scoreboard
+    scoreboard.take(1)
+    scoreboard.move(scoreboard.take(2).slot, State.SERVING)  # it is younger, and no successor
 
     def asked() -> None:
         worker._asked.clear()
         worker._terminate()
 
-    board.fail()
+    scoreboard.fail()
     asked()
     assert not worker._has_failed_successor()
-    successor = board.take(3)
+    successor = scoreboard.take(3)
     worker._terminate()  # of another reload
-    board.fail()
+    scoreboard.fail()
     assert not worker._has_failed_successor()
-    board.move(successor.slot, State.FREE)
+    scoreboard.move(successor.slot, State.FREE)
     assert worker._has_failed_successor()
     worker._terminate()  # of a stop
-    board.fail()
+    scoreboard.fail()
     assert not worker._has_failed_successor()
     asked()
-    board.fail()
-    board.stop()
+    scoreboard.fail()
+    scoreboard.stop()
     assert not worker._has_failed_successor()
 
 
@@ -205,24 +209,24 @@ def test_a_short_graceful_timeout_is_shared_between_the_wait_and_the_drain(
 )
 def test_workers_make_room_for_others_one_after_the_other(others: list[State], workers: int, requests: int) -> None:
     """All reach max_requests at about the same time, and gunicorn starts a successor after the end of its predecessor."""
-    board = Board(4)
+    scoreboard = Scoreboard(4)
     worker = Worker.__new__(Worker)
-    worker._premises, worker._row, worker._requests = SimpleNamespace(board=board), board.take(1), 0  # type: ignore[assignment]
+    worker._arbiter_state, worker._row, worker._requests = SimpleNamespace(scoreboard=scoreboard), scoreboard.take(1), 0  # type: ignore[assignment]
     worker.cfg, worker.log = SimpleNamespace(workers=workers), SimpleNamespace(info=lambda *_: None)
     worker.max_requests, worker.alive = 10, True
     worker._asked = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
-    board.move(worker._row.slot, State.SERVING)
+    scoreboard.move(worker._row.slot, State.SERVING)
     for age, state in enumerate(others, 2):
-        slot = board.take(age).slot
+        slot = scoreboard.take(age).slot
         for step in (State.SERVING, State.DRAINING)[: state - State.BOOTING]:
-            board.move(slot, step)
+            scoreboard.move(slot, step)
 
     answered = 0
     while worker.alive:
         worker._count_request()
         answered += 1
 
-    assert (answered, board.row(worker._row.slot).state) == (requests, State.DRAINING)
+    assert (answered, scoreboard.row(worker._row.slot).state) == (requests, State.DRAINING)
 
 
 def test_no_request_begins_a_line_of_its_own_in_the_access_log() -> None:

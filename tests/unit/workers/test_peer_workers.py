@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from headgate.settings.settings import MAX_WORKERS
 from headgate.workers.all_health import joined
-from headgate.workers.board import Board, Row, State
 from headgate.workers.counted import FILE_NAME, LOCK_NAME, Totals
 from headgate.workers.peer_workers import PeerWorkers, letters_of, owner_of
+from headgate.workers.scoreboard import Row, Scoreboard, State
 
 RANDOM = "abcdefghij0123456_-Z"
 
@@ -26,15 +26,15 @@ def request(row: int) -> bytes:
 
 @pytest.fixture
 def peer_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[PeerWorkers]:
-    """Worker 1 of a gateway with a worker 2 that serves, as the board has it, and is at no door; worker 3 boots."""
+    """Worker 1 of a gateway with a worker 2 that serves, as the scoreboard has it, and is at no door; worker 3 boots."""
     monkeypatch.setattr(socket, "socket", gevent.socket.socket)  # as in a worker, in a process that gevent has patched
-    board = Board()
+    scoreboard = Scoreboard()
     for age in (1, 2, 3):
-        board.take(age)
-    board.move(0, State.SERVING)
-    board.move(1, State.SERVING)
+        scoreboard.take(age)
+    scoreboard.move(0, State.SERVING)
+    scoreboard.move(1, State.SERVING)
     with tempfile.TemporaryDirectory() as folder:
-        made = PeerWorkers(board, Path(folder), 0, dict, lambda *_: None)
+        made = PeerWorkers(scoreboard, Path(folder), 0, dict, lambda *_: None)
         yield made
         made.close()
 

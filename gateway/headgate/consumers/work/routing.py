@@ -37,7 +37,7 @@ _Call = tuple[Future[object], tuple[str, Delivery, str]]
 
 
 class Routing:
-    """The routing of one worker. `fault` is passed to `Asking`."""
+    """The routing of one worker. `fault` is passed to `WantsThread`."""
 
     def __init__(self, spec: ConsumerSpec, state: State, fault: Callable[[str, BaseException | None], None]) -> None:
         self._options, self._state = spec.runner, state
@@ -45,7 +45,7 @@ class Routing:
         source = spec.runner.seen_user
         self._template = None if source is None else Template("seen_user", source, limit=MAX_USER_CHARACTERS)
         wants = None if spec.runner.wants is None else load_function(spec.runner.wants)
-        self._asking = None if wants is None else Asking(wants, fault)
+        self._wants_thread = None if wants is None else WantsThread(wants, fault)
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 
     def user(self, delivery: Delivery) -> str | None:
@@ -83,7 +83,11 @@ class Routing:
             return None
         if self.channel in facts.muted:
             return MUTED
-        return None if not is_first or self._asking is None or self._asking.ask(user, delivery, self.channel) else UNWANTED
+        return (
+            None
+            if not is_first or self._wants_thread is None or self._wants_thread.ask(user, delivery, self.channel)
+            else UNWANTED
+        )
 
     def sent(self, deliveries: Sequence[Delivery]) -> None:
         """Record for `headgate trace` that these were sent to their users, if Redis accepts it."""
@@ -101,11 +105,11 @@ class Routing:
 
     def close(self) -> None:
         """End the thread that asks the application."""
-        if self._asking is not None:
-            self._asking.close()
+        if self._wants_thread is not None:
+            self._wants_thread.close()
 
 
-class Asking:
+class WantsThread:
     """Calls one function, from one thread.
 
     Args:

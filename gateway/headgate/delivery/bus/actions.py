@@ -17,7 +17,7 @@ from .interest import Source
 # Structs, not dataclasses, as creating the class takes a twentieth of the time, and creating an object a tenth.
 
 
-class Do(Enum):
+class SimpleAction(Enum):
     """The actions without a parameter. Answer CONFIGURE and READ_LINK_HEAD with `Feed.answer(head)`."""
 
     UP = "up"  # notify the clients that the feed is live
@@ -121,6 +121,6 @@ class Close(msgspec.Struct, frozen=True):
 
 
 Action: TypeAlias = (
-    Do | Deliver | Gap | LogLost | LineChanged | Synced | Quarantine | ReadHead | ReadLog | ReadFenceHead | Ping | Subscribe
-    | Unsubscribe | Close
+    SimpleAction | Deliver | Gap | LogLost | LineChanged | Synced | Quarantine | ReadHead | ReadLog | ReadFenceHead | Ping
+    | Subscribe | Unsubscribe | Close
 )  # fmt: skip

@@ -71,7 +71,7 @@ Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 
 _BOUNDARY = [b"boundary"]  # replaces an acknowledgement handled before the messages around it
 _SUBSCRIBED = frozenset({b"subscribe", b"psubscribe", b"ssubscribe"})
-_MAY_ASK = frozenset({out.Do, out.ReadHead, out.ReadLog})
+_MAY_ASK = frozenset({out.SimpleAction, out.ReadHead, out.ReadLog})
 
 
 class State(Enum):
@@ -166,7 +166,7 @@ class Feed:
         self._steps = self._action = self._answer = None
         self.offset = self.reached  # a delivery under way was carried out, or `failed` has reported it
         self.interest.detach()
-        return [out.Do.DOWN] if was_live else []
+        return [out.SimpleAction.DOWN] if was_live else []
 
     def receive(self, replies: list[list[bytes]], now_ms: int) -> None:
         """Take replies of Redis. An event without a time gets `now_ms`."""
@@ -253,12 +253,12 @@ class Feed:
 
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head read after the last acknowledgement."""
-        head = yield from self._ask(out.Do.CONFIGURE)
+        head = yield from self._ask(out.SimpleAction.CONFIGURE)
         if head.database != self._database:  # it publishes on the channels of another
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
         if (fault := self._library_fault(head)) is not None:
             yield from self._close(fault)
-        yield from self._ask(out.Do.READ_LINK_HEAD)
+        yield from self._ask(out.SimpleAction.READ_LINK_HEAD)
         yield out.Subscribe(self.interest.attach())
         early: list[list[bytes]] = []
         while self.interest.unacknowledged:
@@ -278,9 +278,9 @@ class Feed:
         yield from self._settle(head)
         self._complete(sources, head)
         self._move(State.LIVE)
-        yield out.Do.UP
+        yield out.SimpleAction.UP
 
-    def _ask(self, question: out.Do | out.ReadHead) -> Generator[out.Action | None, Answer, Head]:
+    def _ask(self, question: out.SimpleAction | out.ReadHead) -> Generator[out.Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
         if (fault := self._server_fault(answer)) is not None:
@@ -328,7 +328,7 @@ class Feed:
     def _settle(self, head: Head) -> Steps:
         """Bring the position to `head` from the log, after a report of another line or another log."""
         if not self._can_judge(head):
-            head = yield from self._ask(out.Do.CONFIGURE)
+            head = yield from self._ask(out.SimpleAction.CONFIGURE)
         self.first, self.head = head.first, head.offset
         lineage = head.lineage or alone(head.epoch)
         if self.epoch is None:
@@ -461,7 +461,7 @@ class Feed:
             while self._replies and self._replies[0][0] in _SUBSCRIBED:  # a burst of joins shares one command
                 reply = self._replies.popleft()
                 self.interest.acknowledge(reply[0], reply[1])
-            yield out.Do.WAKE
+            yield out.SimpleAction.WAKE
         elif reply[0] in (b"unsubscribe", b"punsubscribe"):
             self.interest.end(reply[0], reply[1])
         elif reply[0] == b"sunsubscribe" and not self.interest.end(reply[0], reply[1]):
@@ -526,7 +526,7 @@ class Feed:
         elif fence.is_due(is_idle=not self.interest.is_needed):
             actions.append(self._begin_fence(expedited=False))
         # A glob just left may have covered a source to subscribe to now.
-        return [*actions, out.Do.WAKE, *self._verdict()]
+        return [*actions, out.SimpleAction.WAKE, *self._verdict()]
 
     def wake(self) -> list[out.Action]:
         """Subscribe to new patterns, and expedite a fence for those that Redis has acknowledged."""
@@ -606,7 +606,7 @@ class Feed:
         self._complete(sources, head)
         yield out.Synced(sources)
         if self.interest.acknowledged or self._one_line_from:
-            yield out.Do.WAKE
+            yield out.SimpleAction.WAKE
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:
         """Mark sources as synced. The position, at `head`, is above everything published before their acknowledgement."""
@@ -623,7 +623,9 @@ def _expected(action: out.Action | None) -> type[Head] | type[list[Entry]] | Non
     """Return the type of the answer to an action; None if it is no question."""
     if isinstance(action, out.ReadLog):
         return list
-    asks_head = isinstance(action, out.ReadHead) or action is out.Do.CONFIGURE or action is out.Do.READ_LINK_HEAD
+    asks_head = (
+        isinstance(action, out.ReadHead) or action is out.SimpleAction.CONFIGURE or action is out.SimpleAction.READ_LINK_HEAD
+    )
     return Head if asks_head else None
 
 

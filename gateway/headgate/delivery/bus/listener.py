@@ -452,7 +452,7 @@ class Bus:
                 self._receiver.fenced()
             case out.Gap():
                 self._receiver.missing(action.first, action.last, action.reason)
-            case out.Do.WAKE:
+            case out.SimpleAction.WAKE:
                 self._wakeup.set()
             case out.ReadFenceHead():
                 self._read_fence_head(action)
@@ -463,7 +463,7 @@ class Bus:
                 self._send_commands(by_command(action.sources))
             case out.Unsubscribe():
                 self._send_commands(by_command(action.sources, undo=True))
-            case out.Do.CONFIGURE:
+            case out.SimpleAction.CONFIGURE:
                 settings = self._settings
                 share_bytes = self._log.share_of_memory(len(settings.namespaces))
                 if self._log.eviction_policy:
@@ -474,7 +474,7 @@ class Bus:
                 self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
             case out.ReadHead():
                 self.feed.answer(self._log.head(*action.known))
-            case out.Do.READ_LINK_HEAD:
+            case out.SimpleAction.READ_LINK_HEAD:
                 self.feed.answer(self._read_link_head())
             case out.ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
@@ -488,9 +488,9 @@ class Bus:
                 metrics.LOG_LOST.labels(self._namespace).inc()
                 log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
                 self._receiver.log_lost(action.head)
-            case out.Do.UP:
+            case out.SimpleAction.UP:
                 self._come_up()
-            case out.Do.DOWN:
+            case out.SimpleAction.DOWN:
                 metrics.BUS_UP.labels(self._namespace).set(False)
                 self._receiver.bus_changed(False)
             case out.Close():

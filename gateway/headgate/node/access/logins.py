@@ -23,7 +23,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.key_sets import configured_keys
-from headgate.auth.regrants import Asking, Regrants
+from headgate.auth.regrants import AuthenticatorCall, Regrants
 from headgate.auth.scopes import ADMIN
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, LimitReached, SettingsError, Unauthorized
@@ -50,7 +50,7 @@ MAX_CHANGED = 10_000
 _LOGGED_FRAMES = 5
 
 
-class _UnderWay(msgspec.Struct):
+class _CurrentLogins(msgspec.Struct):
     """The logins of an address. `count` are being tried, and the others wait for one of these to end."""
 
     count: int = 0
@@ -103,7 +103,7 @@ class Logins:
         # Development is one machine, where an address identifies no client.
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
         self.failed_rates = self._failed.rates
-        self._under_way: dict[str | None, _UnderWay] = {}
+        self._under_way: dict[str | None, _CurrentLogins] = {}
         # How often the rights of any user have changed, and the last such number of each user and of all forgotten users.
         self.changes = self._forgotten = 0
         self._changed: dict[str, int] = {}
@@ -211,9 +211,9 @@ class Logins:
         if self._api_keys is not None:
             self._api_keys.identify(handshake)
 
-    def _begin(self, address: str | None) -> _UnderWay:
+    def _begin(self, address: str | None) -> _CurrentLogins:
         """Count a login as current. Waits while failures of current ones could exceed the limit. Raises as `identify`."""
-        under_way = self._under_way.get(address) or self._under_way.setdefault(address, _UnderWay())
+        under_way = self._under_way.get(address) or self._under_way.setdefault(address, _CurrentLogins())
         under_way.users += 1
         try:
             if not self._failed.check(address, self._now_s(), under_way.count):
@@ -226,7 +226,7 @@ class Logins:
         under_way.count += 1
         return under_way
 
-    def _wait(self, address: str | None, under_way: _UnderWay) -> None:
+    def _wait(self, address: str | None, under_way: _CurrentLogins) -> None:
         """Wait until failures of the current logins cannot exceed the limit. Raises as `_begin`."""
         try:
             with deadline(LOGIN_S):
@@ -242,7 +242,7 @@ class Logins:
             LOGINS_LATE.inc()
             raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
 
-    def _ended(self, address: str | None, under_way: _UnderWay) -> None:
+    def _ended(self, address: str | None, under_way: _CurrentLogins) -> None:
         """Let the next login of the address proceed, after one has ended or given up."""
         under_way.users -= 1
         if under_way.waiting:
@@ -320,10 +320,10 @@ class Logins:
         """Return the answer of an application's authenticator, which may wait. Raises its exceptions."""
         while True:
             since = self.changes
-            with Asking(user) as asking:
+            with AuthenticatorCall(user) as call:
                 identity = call_application(self.authenticator, handshake)
             if isinstance(identity, Identity):
-                asking.check(identity.user)
+                call.check(identity.user)
             if not isinstance(identity, Identity) or not self.has_changed(identity.user, since):
                 return identity
 

@@ -35,7 +35,7 @@ MAX_WORKERS = 4
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
-class Answering(NamedTuple):
+class QuestionKind(NamedTuple):
     """How to answer one kind of question."""
 
     body: type  # of its body
@@ -47,9 +47,9 @@ class Answering(NamedTuple):
     missed: Callable[[Client], object] | None = None
 
 
-def announced(note: Callable[[], object], *, may_be_missed: bool) -> Answering:
+def announced(note: Callable[[], object], *, may_be_missed: bool) -> QuestionKind:
     """Return the handling of a question that only announces something. A possible miss calls `note`, unless `may_be_missed`."""
-    return Answering(type(None), lambda _: (), lambda _: note(), missed=None if may_be_missed else lambda _: note())
+    return QuestionKind(type(None), lambda _: (), lambda _: note(), missed=None if may_be_missed else lambda _: note())
 
 
 class _Lane:
@@ -65,12 +65,12 @@ class Answers:
 
     def __init__(self, client: Client, process: SharedTable, now_s: Callable[[], float] = monotonic) -> None:
         self._client, self._process, self._now_s = client, process, now_s
-        self._kinds: dict[str, Answering] = {}
+        self._kinds: dict[str, QuestionKind] = {}
         self._lane, self._lane_of_applications = _Lane(), _Lane()
         self._closed = False
         self._log_throttle = LogThrottle(now_s)
 
-    def add(self, kinds: Mapping[str, Answering]) -> None:
+    def add(self, kinds: Mapping[str, QuestionKind]) -> None:
         """Answer these kinds of questions as well."""
         self._kinds |= kinds
 

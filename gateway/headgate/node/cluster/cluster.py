@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from headgate.auth.revocation_watch import Listening
+from headgate.auth.revocation_watch import ExtraChannel
 from headgate.node.health import State
 from headgate.node.namespace import Namespace
 from headgate.redis import pauses
@@ -63,7 +63,7 @@ class Cluster:
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
         self.answers.add({KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
-        self.questions = Listening(channel, self.answers.begin, self.answers.receive)
+        self.questions = ExtraChannel(channel, self.answers.begin, self.answers.receive)
         self._others: list[Running] = [self.process_stats, self.table, self.pauses]
         self._others += [maintenance(self.periodic_redis, settings, namespaces), Tracer(self.periodic_redis, namespaces)]
         if settings.statsd is not None:

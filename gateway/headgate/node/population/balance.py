@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from headgate.runtime.machine import between
 
-# As in workers/board.py, for newcomers.
+# As in workers/scoreboard.py, for newcomers.
 ABOVE_MEAN = 1.05
 FEW = 4
 # A proxy that chooses at random sends some clients back. With two gateways it is half of them.

@@ -18,7 +18,7 @@ from headgate.delivery.state import Phase, Pressure
 from headgate.events.event import Event
 from headgate.events.wire.frames import event_frame
 from headgate.node.access.access import Access
-from headgate.node.cluster.answers import Answering
+from headgate.node.cluster.answers import QuestionKind
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
 from headgate.redis.registry import name_of
@@ -60,17 +60,17 @@ class ClientList:
         self._process = process
         self._share = Share(SHARE_S)
 
-    def kinds(self) -> Mapping[str, Answering]:
+    def kinds(self) -> Mapping[str, QuestionKind]:
         """Return the handlers of the kinds of questions."""
         missed = self._regranting.read_all
         return {
-            wire.ListQuestion.kind: Answering(wire.ListQuestion, self.page),
-            wire.OneQuestion.kind: Answering(wire.OneQuestion, self.one),
-            wire.DisconnectQuestion.kind: Answering(wire.DisconnectQuestion, self._disconnect),
-            wire.RegrantQuestion.kind: Answering(
+            wire.ListQuestion.kind: QuestionKind(wire.ListQuestion, self.page),
+            wire.OneQuestion.kind: QuestionKind(wire.OneQuestion, self.one),
+            wire.DisconnectQuestion.kind: QuestionKind(wire.DisconnectQuestion, self._disconnect),
+            wire.RegrantQuestion.kind: QuestionKind(
                 wire.RegrantQuestion, self._regrant, self._note, asks_application=True, missed=missed
             ),
-            wire.SendQuestion.kind: Answering(wire.SendQuestion, self._send),
+            wire.SendQuestion.kind: QuestionKind(wire.SendQuestion, self._send),
         }
 
     def page(self, question: wire.ListQuestion) -> list[wire.ListAnswer]:
@@ -178,36 +178,36 @@ class ClientList:
             trouble=tuple(trouble),
         )
 
-    def _send(self, wish: wire.SendQuestion) -> list[wire.SendAnswer]:
-        client = self.find(wish.session, wish.within)
+    def _send(self, question: wire.SendQuestion) -> list[wire.SendAnswer]:
+        client = self.find(question.session, question.within)
         if client is None:
             return [wire.SendAnswer(None)]
-        if len(wish.data) > self._settings.max_payload_bytes:
+        if len(question.data) > self._settings.max_payload_bytes:
             return [wire.SendAnswer(False, self._settings.max_payload_bytes)]
-        event = Event(wish.topic, bytes(wish.data), wish.id, int(time() * 1000))
+        event = Event(question.topic, bytes(question.data), question.id, int(time() * 1000))
         return [wire.SendAnswer(client.send(event_frame(client.namespace.encode(), event)))]
 
-    def _note(self, wish: wire.RegrantQuestion) -> None:
-        self._regranting.note(wish.user, wish.explicit, wish.for_s)
+    def _note(self, question: wire.RegrantQuestion) -> None:
+        self._regranting.note(question.user, question.explicit, question.for_s)
 
-    def _regrant(self, wish: wire.RegrantQuestion) -> list[wire.CountAnswer]:
-        count = self._regranting.regrant(wish.user)
+    def _regrant(self, question: wire.RegrantQuestion) -> list[wire.CountAnswer]:
+        count = self._regranting.regrant(question.user)
         if count:
-            is_explicit = wish.explicit is not None
-            audit.acted("regranted", by=wish.by or _APPLICATION, user=wish.user, count=count, explicit=is_explicit)
+            is_explicit = question.explicit is not None
+            audit.acted("regranted", by=question.by or _APPLICATION, user=question.user, count=count, explicit=is_explicit)
         return [wire.CountAnswer(count)]
 
-    def _disconnect(self, wish: wire.DisconnectQuestion) -> list[wire.CountAnswer]:
-        client = None if wish.session is None else self.find(wish.session, wish.within)
+    def _disconnect(self, question: wire.DisconnectQuestion) -> list[wire.CountAnswer]:
+        client = None if question.session is None else self.find(question.session, question.within)
         clients = [client] if client is not None else []
-        if wish.user is not None:
-            names = [each.name for each in self._within(wish.within)]
-            clients = [each for each in self._admission.of_user(wish.user) if each.namespace in names]
-        count = self._evictions.disconnected(clients, wish.reason)
+        if question.user is not None:
+            names = [each.name for each in self._within(question.within)]
+            clients = [each for each in self._admission.of_user(question.user) if each.namespace in names]
+        count = self._evictions.disconnected(clients, question.reason)
         if count:
-            session = wish.session if wish.user is None else None
-            by, reason = wish.by or _APPLICATION, wish.reason
-            audit.acted("disconnected", by=by, session=session, user=wish.user, count=count, reason=reason)
+            session = question.session if question.user is None else None
+            by, reason = question.by or _APPLICATION, question.reason
+            audit.acted("disconnected", by=by, session=session, user=question.user, count=count, reason=reason)
         return [wire.CountAnswer(count)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.auth.client_counts import StillAsking
+from headgate.auth.client_counts import CountsPending
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import AuthorizeFailed, BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
@@ -238,7 +238,7 @@ class Joining:
         for _ in range(MAX_COUNT_TURNS):
             try:
                 self._admission.check(user, address)
-            except StillAsking:
+            except CountsPending:
                 if not self._next_turn():
                     raise
             else:

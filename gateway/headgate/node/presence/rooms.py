@@ -50,7 +50,7 @@ class Connection(Protocol):
         """Send a notice ahead of events."""
 
 
-class _Open:
+class _OpenRoom:
     """A topic with members or watchers of this process.
 
     A watcher is a page that receives each difference. Nothing is queued for a lagging one. It receives one reset once its
@@ -123,7 +123,7 @@ class Rooms:
         self._namespace, self._process, self._settings = namespace, process, settings
         self._opened, self._closed, self._wanted = opened, closed, wanted
         self._now_s, self._now_ms = now_s, now_ms
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenRoom] = {}
         self._topics_of: dict[str, dict[str, None]] = {}
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
@@ -162,7 +162,7 @@ class Rooms:
             raise LimitReached("presence_topics", self._settings.max_presence_topics)
         if topic not in self._open:
             self._copies += 1
-            self._open[topic] = _Open(self._process, self._copies)
+            self._open[topic] = _OpenRoom(self._process, self._copies)
             self._opened(topic)
         if topic not in topics:
             topics[topic] = None

@@ -32,7 +32,7 @@ from headgate.events.wire import requests as wire
 from headgate.events.wire.packets import PRESENCE
 from headgate.events.wire.requests import PresenceAct, read_presence
 from headgate.node.access.access import Access
-from headgate.node.cluster.answers import Answering
+from headgate.node.cluster.answers import QuestionKind
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.cluster.pauses import ENTERS, Pauses
 from headgate.node.connection import connection_of, environ_of
@@ -81,7 +81,7 @@ class Requests:
         self._redis, self._pauses, self._process_stats = cluster.redis, cluster.pauses, cluster.process_stats
         self.publish_queues = {name: PublishQueue(publisher, each.receipts.published) for name, each in namespaces.items()}
         self._handling = Handling(namespaces)
-        cluster.answers.add({HANDLED: Answering(HandledQuestion, self._handling.find)})
+        cluster.answers.add({HANDLED: QuestionKind(HandledQuestion, self._handling.find)})
         self.page_requests = PageRequests(settings)
         handlers = {name: self.handlers(namespace) for name, namespace in namespaces.items()}
         self.streams = Streams(namespaces, settings, joining, handlers, sockets)

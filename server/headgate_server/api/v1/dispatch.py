@@ -33,7 +33,7 @@ from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 
 from . import problems
-from .operation import Call, InNamespace, Operation, Who
+from .operation import Call, InNamespace, OpenTo, Operation
 from .problems import as_response, encoded_answer
 from .rights import may, may_some, reach
 from .services import Services
@@ -111,7 +111,7 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
     acts = operation.method != "GET"
     # A debt from searches does not block acts.
     account = account_of(identity, request.environ, settings.proxies) + ("\0acts" if acts else "")
-    if operation.scope is not Who.ANYONE:
+    if operation.scope is not OpenTo.ANYONE:
         _check_scope(operation, identity, services, namespace, None)
         if wait_s := reads.spend(account, time.monotonic()):
             raise problems.RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
@@ -164,7 +164,7 @@ def _parameters(query: msgspec.Struct) -> dict[str, Any]:
 def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
     """Return the caller, and the namespace of its request."""
     settings = services.settings
-    if operation.scope is Who.ANYONE:
+    if operation.scope is OpenTo.ANYONE:
         return _NOBODY, settings.namespaces[0]
     if operation.in_namespace:
         namespace = request.args.get("namespace", settings.namespaces[0]).removeprefix("/")
@@ -176,7 +176,7 @@ def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
 def _check_scope(operation: Operation, identity: Identity, services: Services, namespace: str, call: Call | None) -> None:
     """Check the scope of an operation, as far as possible before the request is read (`call` is None), or completely."""
     wanted = operation.scope
-    if isinstance(wanted, Who):
+    if isinstance(wanted, OpenTo):
         return
     if wanted in WITH_PATTERN:
         if call is None:

@@ -17,7 +17,7 @@ from headgate.events.wire.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, 
 from headgate.redis import inbox
 from headgate.redis.inbox import MAX_CHANGED, InboxPage
 
-from .operation import Call, InNamespace, Who, operation
+from .operation import Call, InNamespace, OpenTo, operation
 from .publishing import ReceiptShown
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -48,7 +48,7 @@ _FIELDS = {"read_all": ((), ("up_to", "epoch")), "mute": (("pattern", "channels"
 EpochOfPage = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", description="With `offset`, what the page must include.")]
 
 
-@operation("GET /inbox", Who.ANY_CALLER, query=InNamespace)
+@operation("GET /inbox", OpenTo.ANY_CALLER, query=InNamespace)
 def read_inbox(
     call: Call,
     *,
@@ -72,7 +72,7 @@ def read_inbox(
     return call.services.gate.current_inbox(read, had, call.namespace)
 
 
-@operation("POST /inbox", Who.ANY_CALLER, query=InNamespace, body=Change, problems=(409, 422))
+@operation("POST /inbox", OpenTo.ANY_CALLER, query=InNamespace, body=Change, problems=(409, 422))
 def change_inbox(call: Call) -> ReceiptShown:
     """Mark items as read or unread, archive them, or mute a pattern.
 

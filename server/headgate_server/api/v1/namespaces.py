@@ -8,7 +8,7 @@ from headgate.auth.identity import Identity
 from headgate.redis.client import Client
 from headgate.redis.log import EventLog
 
-from .operation import Call, Cost, Who, operation
+from .operation import Call, Cost, OpenTo, operation
 from .problems import not_found
 from .services import Services
 
@@ -41,7 +41,7 @@ class NamespaceList(msgspec.Struct):
     namespaces: list[NamespaceInfo]
 
 
-@operation("GET /namespaces", Who.ANY_CALLER, cost=Cost.STATUSES)
+@operation("GET /namespaces", OpenTo.ANY_CALLER, cost=Cost.STATUSES)
 def list_namespaces(call: Call) -> NamespaceList:
     """List namespaces and their logs."""
     names = _entered(call.services, call.identity)
@@ -49,7 +49,7 @@ def list_namespaces(call: Call) -> NamespaceList:
     return NamespaceList([_info(call.redis, name) for name in names])
 
 
-@operation("GET /namespaces/{name}", Who.ANY_CALLER, problems=(404,))
+@operation("GET /namespaces/{name}", OpenTo.ANY_CALLER, problems=(404,))
 def get_namespace(call: Call) -> NamespaceInfo:
     """Read the state of a log."""
     name = call.path["name"]

@@ -16,7 +16,7 @@ from headgate.auth.scopes import WITH_PATTERN
 from headgate.events.event import ID_CHARACTERS
 from headgate.installation import __version__
 
-from .operation import Cost, Operation, Who
+from .operation import Cost, OpenTo, Operation
 from .problems import MEDIA_TYPE, ROOT, Problem
 
 _JSON = "application/json"
@@ -90,22 +90,22 @@ def document(table: Sequence[Operation], turn: Callable[[], object] = lambda: No
 def refusals(operation: Operation) -> list[int]:
     """Return the statuses of the problems of an operation."""
     statuses = {400, 406, 500, *operation.problems}
-    if operation.scope is not Who.ANYONE:
+    if operation.scope is not OpenTo.ANYONE:
         statuses |= {401, 403, 429, 503}
     if operation.in_namespace:
         statuses.add(404)
     if operation.body is not None:
         statuses |= {408, 413, 415, 422}
-    if operation.answer is not None and operation.scope is not Who.ANYONE:
+    if operation.answer is not None and operation.scope is not OpenTo.ANYONE:
         statuses.add(502)
     return sorted(statuses - operation.also.keys())
 
 
 def scope_words(operation: Operation) -> str:
     """Return the rights that a caller needs, in words."""
-    if operation.scope is Who.ANYONE:
+    if operation.scope is OpenTo.ANYONE:
         return "no credentials"
-    if operation.scope is Who.ANY_CALLER:
+    if operation.scope is OpenTo.ANY_CALLER:
         return "any key or token"
     if operation.scope == "send":
         return "`send:PATTERN`"
@@ -151,7 +151,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "parameters": parameters(operation),
         "responses": _responses(operation),
     }
-    if operation.scope is Who.ANYONE:
+    if operation.scope is OpenTo.ANYONE:
         described["security"] = []
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": {_JSON: {"schema": _schema(operation.body)}}}

@@ -47,7 +47,7 @@ Scope = Annotated[
 ]
 
 
-class Who(Enum):
+class OpenTo(Enum):
     """Callers without a particular scope."""
 
     ANYONE = "anyone"
@@ -139,7 +139,7 @@ class Operation:
     Attributes:
         name: `operationId`.
         path: below /api/v1, with names in braces.
-        scope: the scope that the caller needs, the kind of one with a pattern, or a `Who`.
+        scope: the scope that the caller needs, the kind of one with a pattern, or an `OpenTo`.
         pattern: the parameter with the scope's pattern; "" if the operation checks the scope itself.
         query, body, returns: the types; None without a body.
         status: of a successful answer. `also` has other statuses that are not refusals, with their types.
@@ -155,7 +155,7 @@ class Operation:
     method: str
     path: str
     summary: str
-    scope: str | Who
+    scope: str | OpenTo
     returns: Any
     answer: Callable[..., Any] | None
     query: type[msgspec.Struct] = NoQuery
@@ -183,7 +183,7 @@ class Operation:
         return self.path.split("/")[1]
 
 
-def operation(request: str, scope: str | Who, **row: Any) -> Callable[[Callable[..., Any]], Operation]:
+def operation(request: str, scope: str | OpenTo, **row: Any) -> Callable[[Callable[..., Any]], Operation]:
     """Make a function the `answer` of a row; a decorator. `request` is a method and a path.
 
     The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring. Its

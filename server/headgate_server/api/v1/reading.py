@@ -21,7 +21,7 @@ from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
 from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-from .operation import Call, Cost, InNamespace, Pattern, Topic, Who, operation
+from .operation import Call, Cost, InNamespace, OpenTo, Pattern, Topic, operation
 from .problems import not_found
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -107,7 +107,7 @@ def get_event(
     raise not_found("event", wanted)
 
 
-@operation("GET /receipts", Who.ANY_CALLER, query=InNamespace)
+@operation("GET /receipts", OpenTo.ANY_CALLER, query=InNamespace)
 def check_receipt(
     call: Call,
     *,

@@ -14,7 +14,7 @@ from headgate_server.api.health import report
 
 from . import clients, consumers, inbox, keys, namespaces, pauses, publishing, reading
 from .openapi import document
-from .operation import Call, Cost, Operation, Who, operation
+from .operation import Call, Cost, OpenTo, Operation, operation
 from .problems import descriptions, not_found
 
 
@@ -47,14 +47,14 @@ class CodeMeaning(msgspec.Struct):
     meaning: str
 
 
-@operation("GET /health", Who.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
+@operation("GET /health", OpenTo.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
 def get_health(call: Call) -> Health | tuple[Health, int]:
     """Check whether this gateway works."""
     health = msgspec.convert(report(call.services.gate), Health)
     return health if health.ready else (health, 503)
 
 
-@operation("GET /problems/{code}", Who.ANYONE, problems=(404,), cost=Cost.NOTHING)
+@operation("GET /problems/{code}", OpenTo.ANYONE, problems=(404,), cost=Cost.NOTHING)
 def get_problem(call: Call) -> CodeMeaning:
     """Explain the code of a problem."""
     code = call.path["code"]
@@ -64,7 +64,7 @@ def get_problem(call: Call) -> CodeMeaning:
     return CodeMeaning(code, *description)
 
 
-@operation("GET /openapi.json", Who.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
+@operation("GET /openapi.json", OpenTo.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
 def get_document(_: Call) -> msgspec.Raw:
     """Read this document."""
     return openapi_text()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.consumers import Delivery
-from headgate.consumers.work.routing import Asking
+from headgate.consumers.work.routing import WantsThread
 
 DELIVERY = Delivery("users.ann.orders", b"1", "e1", 0)
 
@@ -26,8 +26,8 @@ def block() -> Iterator[threading.Event]:
     event.set()
 
 
-def asking(wants: Any, faults: list[str], within_s: float = 30) -> Asking:
-    return Asking(wants, lambda why, error: faults.append(f"{why} {error!r}"), within_s)
+def asking(wants: Any, faults: list[str], within_s: float = 30) -> WantsThread:
+    return WantsThread(wants, lambda why, error: faults.append(f"{why} {error!r}"), within_s)
 
 
 def test_the_answer_is_that_of_the_function(faults: list[str]) -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from headgate.errors import InvalidRequest
 from headgate.node.cluster import answers as module
-from headgate.node.cluster.answers import MAX_WORKERS, Answering, Answers
+from headgate.node.cluster.answers import MAX_WORKERS, Answers, QuestionKind
 from headgate.redis.keys import answers_key
 from headgate.redis.questions import Question
 from headgate.runtime.log_throttle import EVERY_S
@@ -41,8 +41,8 @@ class Process:
         self.gate.set()
         self.fault: Exception | None = None
         self.answers = Answers(self.redis.client(), cast(Any, SimpleNamespace(id="a:1")), lambda: self.now_s)
-        self.answers.add({"k": Answering(Wish, self._double, self.noted.append)})
-        self.answers.add({"slow": Answering(Wish, self._double_slowly, asks_application=True)})
+        self.answers.add({"k": QuestionKind(Wish, self._double, self.noted.append)})
+        self.answers.add({"slow": QuestionKind(Wish, self._double_slowly, asks_application=True)})
 
     def ask(self, number: object, kind: str = "k", within_ms: int = 1000) -> None:
         question = Question(f"q{number}", kind, within_ms, msgspec.Raw(msgspec.json.encode({"number": number})))
@@ -158,7 +158,7 @@ def test_a_fault_of_ours_that_comes_again_and_again_is_one_line_in_ten_seconds(p
 @pytest.mark.parametrize(("kind", "body"), [("k", b'{"number":"one"}'), ("text", b'"\xff"')], ids=["another shape", "no Unicode"])
 def test_a_body_that_cannot_be_read_is_a_line_in_the_log_and_ends_no_link(process: Process, kind: str, body: bytes) -> None:
     """It may be of another version. The link that brings it brings the revocations too."""
-    process.answers.add({"text": Answering(str, lambda text: [text], lambda text: None)})
+    process.answers.add({"text": QuestionKind(str, lambda text: [text], lambda text: None)})
     with capture_logs() as lines:
         process.answers.receive(b'{"id":"q","kind":"%b","within_ms":1000,"body":%b}' % (kind.encode(), body))
         gevent.idle(-2)

@@ -25,13 +25,13 @@ def server_of(environ: Mapping[str, object]) -> str:
     return {"waitress": "waitress", "wsgiserver": "Python's wsgiref", "cheroot": "cheroot"}.get(name, "this WSGI server")
 
 
-def instead_for_sockets(environ: Mapping[str, object]) -> str:
+def transport_advice(environ: Mapping[str, object]) -> str:
     """Return one sentence for an application that uses only the transport."""
     server = server_of(environ)
     return f"{server} carries no WebSocket of headgate.socketio: use `gunicorn -k gevent -w 1 yourmodule:app` or its HTTPServer"
 
 
-def instead(environ: Mapping[str, object]) -> str:
+def advice(environ: Mapping[str, object]) -> str:
     """Return a sentence about a server without WebSocket, with the alternative."""
     server = server_of(environ)
     command = _GUNICORN if server.startswith("gunicorn") else f"{_SERVE} or {_GUNICORN}"

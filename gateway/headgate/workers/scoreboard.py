@@ -1,4 +1,4 @@
-"""The board has the state and connections of each worker of one process manager, in shared memory.
+"""The scoreboard has the state and connections of each worker of one process manager, in shared memory.
 
 The process manager takes a row for each worker before the fork. The worker writes its row from then on. There are no waits and
 no locks, because each row has one writer at a time and each cell is one aligned machine word. `MACHINE` has the states of a
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 _CELLS = len(Row._fields) - 1
 
 
-class Board:
+class Scoreboard:
     """See the module. Create it before the fork. `is_alive` gets a process id."""
 
     def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The board: the workers' knowledge of each other, in memory that all of them share; and which has the next turn to accept."""
+"""The scoreboard of the workers: each worker writes its own row, and all of them read it."""
 
 import os
 import random
@@ -6,60 +6,60 @@ import random
 import pytest
 
 from headgate.runtime.machine import IllegalStep
-from headgate.workers.board import LEAVE_S, MACHINE, Board, State, turns
+from headgate.workers.scoreboard import LEAVE_S, MACHINE, Scoreboard, State, turns
 
 
-def board_of(living: set[int], rows: int = 4) -> Board:
-    """A board; `living` are the living processes."""
-    return Board(rows, is_alive=living.__contains__)
+def scoreboard_of(living: set[int], rows: int = 4) -> Scoreboard:
+    """A scoreboard; `living` are the living processes."""
+    return Scoreboard(rows, is_alive=living.__contains__)
 
 
 def test_a_worker_that_is_about_to_be_forked_is_booting_and_has_no_process() -> None:
     """Its row is taken before the fork, so that an older worker sees it."""
-    board = board_of(set())
-    row = board.take(7)
+    scoreboard = scoreboard_of(set())
+    row = scoreboard.take(7)
     assert (row.number, row.state, row.age, row.process_id, row.connections) == (1, State.BOOTING, 7, 0, 0)
-    assert board.rows() == [row]
+    assert scoreboard.rows() == [row]
 
 
 def test_a_child_writes_what_its_parent_reads() -> None:
     """The rows are shared memory."""
-    board = Board(2)
-    row = board.take(1)
+    scoreboard = Scoreboard(2)
+    row = scoreboard.take(1)
     child = os.fork()
     if child == 0:
-        board.begin(row.slot, os.getppid())
-        board.move(row.slot, State.SERVING)
-        board.count(row.slot, 1234)
+        scoreboard.begin(row.slot, os.getppid())
+        scoreboard.move(row.slot, State.SERVING)
+        scoreboard.count(row.slot, 1234)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert board.rows() == [(0, State.SERVING, 1, os.getpid(), 1234)]
+    assert scoreboard.rows() == [(0, State.SERVING, 1, os.getpid(), 1234)]
 
 
 def test_the_row_of_a_worker_that_is_gone_is_not_listed_and_is_taken_again() -> None:
     """So a killed worker's successor has its number."""
     living = {10, 11}
-    board = board_of(living)
+    scoreboard = scoreboard_of(living)
     for age, process_id in ((1, 10), (2, 11)):
-        board.begin(board.take(age).slot, process_id)
+        scoreboard.begin(scoreboard.take(age).slot, process_id)
     living.remove(10)
-    assert [row.age for row in board.rows()] == [2]
-    assert (board.take(3).number, board.take(4).number) == (1, 3)
+    assert [row.age for row in scoreboard.rows()] == [2]
+    assert (scoreboard.take(3).number, scoreboard.take(4).number) == (1, 3)
 
 
 def test_more_workers_than_rows_are_refused() -> None:
     """Every bound has an error."""
-    board = board_of({1}, rows=1)
-    board.begin(board.take(1).slot, 1)
+    scoreboard = scoreboard_of({1}, rows=1)
+    scoreboard.begin(scoreboard.take(1).slot, 1)
     with pytest.raises(RuntimeError, match="more than 1"):
-        board.take(2)
+        scoreboard.take(2)
 
 
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
 def test_a_worker_goes_only_where_the_table_says(before: State, after: State) -> None:
     """Every other step raises, and leaves the row."""
-    board = board_of(set())
+    scoreboard = scoreboard_of(set())
     path = {
         State.FREE: [State.BOOTING, State.FREE],
         State.BOOTING: [State.BOOTING],
@@ -68,45 +68,45 @@ def test_a_worker_goes_only_where_the_table_says(before: State, after: State) ->
         State.ALONE: [State.BOOTING, State.SERVING, State.DRAINING, State.ALONE],
     }[before]
     for state in path:
-        board.move(0, state)
+        scoreboard.move(0, state)
     if (before, after) in MACHINE:
-        board.move(0, after)
-        assert board.row(0).state is after
+        scoreboard.move(0, after)
+        assert scoreboard.row(0).state is after
     else:
         with pytest.raises(IllegalStep, match=f"worker: {before.name} allows no step {after.name}"):
-            board.move(0, after)
-        assert board.row(0).state is before
+            scoreboard.move(0, after)
+        assert scoreboard.row(0).state is before
 
 
 def test_only_workers_that_serve_have_a_share_of_the_port() -> None:
     """One that boots or drains takes no connections."""
-    board = board_of(set())
+    scoreboard = scoreboard_of(set())
     for age in range(1, 4):
-        board.count(board.take(age).slot, 10 * age)
-    board.move(0, State.SERVING)
-    board.move(1, State.SERVING)
-    board.move(1, State.DRAINING)
-    assert board.connections() == [10]
+        scoreboard.count(scoreboard.take(age).slot, 10 * age)
+    scoreboard.move(0, State.SERVING)
+    scoreboard.move(1, State.SERVING)
+    scoreboard.move(1, State.DRAINING)
+    assert scoreboard.connections() == [10]
 
 
 def test_the_process_manager_stops_when_every_worker_leaves() -> None:
     """One that boots takes the clients of the others, so then it does not."""
-    board = board_of(set())
+    scoreboard = scoreboard_of(set())
     for age in (1, 2):
-        board.move(board.take(age).slot, State.SERVING)
-        board.move(age - 1, State.DRAINING)
-    assert (board.none_serves(), board.someone_was_last()) == (True, False)
-    board.move(1, State.ALONE)
-    assert (board.none_serves(), board.someone_was_last()) == (True, True)
-    board.take(3)
-    assert not board.none_serves()
+        scoreboard.move(scoreboard.take(age).slot, State.SERVING)
+        scoreboard.move(age - 1, State.DRAINING)
+    assert (scoreboard.none_serves(), scoreboard.someone_was_last()) == (True, False)
+    scoreboard.move(1, State.ALONE)
+    assert (scoreboard.none_serves(), scoreboard.someone_was_last()) == (True, True)
+    scoreboard.take(3)
+    assert not scoreboard.none_serves()
 
 
 @pytest.mark.parametrize("index", [-1, 4, 1000])
 def test_a_row_that_is_not_there_is_an_error(index: int) -> None:
     """An invented id must not wrap around."""
     with pytest.raises(IndexError):
-        board_of(set()).row(index)
+        scoreboard_of(set()).row(index)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +142,18 @@ def test_no_worker_gets_above_its_share_when_one_is_always_the_first_to_be_asked
 
 def test_a_board_remembers_that_a_worker_has_served() -> None:
     """Also when it has ended, and another one boots in its row."""
-    board = Board(rows=1)
-    board.take(1)
-    assert not board.has_served
-    board.move(0, State.SERVING)
-    board.move(0, State.FREE)
-    board.take(2)
-    assert board.has_served
+    scoreboard = Scoreboard(rows=1)
+    scoreboard.take(1)
+    assert not scoreboard.has_served
+    scoreboard.move(0, State.SERVING)
+    scoreboard.move(0, State.FREE)
+    scoreboard.take(2)
+    assert scoreboard.has_served
 
 
 def test_a_worker_that_was_forked_before_a_stop_sees_it() -> None:
     """It may have missed the signal. Whether any worker has served is another matter."""
-    board = Board(rows=1)
-    assert not board.is_stopping
-    board.stop()
-    assert (board.is_stopping, board.has_served) == (True, False)
+    scoreboard = Scoreboard(rows=1)
+    assert not scoreboard.is_stopping
+    scoreboard.stop()
+    assert (scoreboard.is_stopping, scoreboard.has_served) == (True, False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.runtime.servers import instead, instead_for_sockets, server_of
+from headgate.runtime.wsgi_servers import advice, server_of, transport_advice
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,6 @@ from headgate.runtime.servers import instead, instead_for_sockets, server_of
 def test_a_server_is_named_with_what_to_use_instead(environ: dict[str, object], name: str) -> None:
     """The operator reads it in the log, and the developer in the answer."""
     assert server_of(environ) == name
-    assert instead(environ).startswith(f"{name} cannot serve Headgate's clients: use `")
-    assert "gunicorn -k headgate.gunicorn.Worker" in instead(environ)
-    assert instead_for_sockets(environ).startswith(f"{name} carries no WebSocket of headgate.socketio: use `gunicorn -k gevent")
+    assert advice(environ).startswith(f"{name} cannot serve Headgate's clients: use `")
+    assert "gunicorn -k headgate.gunicorn.Worker" in advice(environ)
+    assert transport_advice(environ).startswith(f"{name} carries no WebSocket of headgate.socketio: use `gunicorn -k gevent")

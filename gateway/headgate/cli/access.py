@@ -170,7 +170,7 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
         through = f" through {', '.join(right.patterns)}" if right.patterns else ""
         print_one(f"{right.kind}: {right.name}: {how}{through}", right._asdict())
     if not wants_json():
-        echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
+        echo("an application's own authenticator decides at each login, so there is no list", err=True)
 
 
 def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
@@ -197,7 +197,7 @@ def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[V
     else:
         yield from (right._replace(sees="part") for right in _view_rights("own topics", "every user", ("users.*.#",), pattern))
     if settings.token_secret or settings.token_keys or settings.token_jwks_url:
-        yield ViewRight("token", "whoever has one whose `subscribe` covers it", (), "claims")
+        yield ViewRight("token", "anyone with a token whose `subscribe` covers it", (), "claims")
 
 
 def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[ViewRight]:

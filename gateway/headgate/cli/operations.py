@@ -102,7 +102,7 @@ DEFAULT_PER_S = 100.0
 
 @click.command()
 @click.option("--per-s", metavar="N", type=float, default=DEFAULT_PER_S, help="Clients that a process takes per second (100).")
-@click.option("--show", is_flag=True, help="Say how many each process has, and move nobody.")
+@click.option("--show", is_flag=True, help="Show how many clients each process has, and move none.")
 @with_options(redis_option, json_option)
 def rebalance(per_s: float, show: bool, redis_url: str | None) -> None:
     """Move clients from gateway processes with more than their share to those with fewer.

@@ -22,10 +22,10 @@ _ROWS = 20
 
 @click.command()
 @redis_option
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C; events per second are shown as well.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C, with events per second.")
 @click.option(
     "--every", "every_s", metavar="S", type=SecondsRange(0.5, 3600), default=2.0, show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two refreshes.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each update.")

@@ -77,7 +77,7 @@ class Probe:
                 receipt = publisher.publish(self._topic, DATA, id=self._id)
                 yield self._hop("publish", time.monotonic(), began_s, "in the log of Redis")
             self._arrived.wait(self._within_s)
-            yield self._hop("bus", self._arrived_s, began_s, "heard on its channel in Redis")
+            yield self._hop("bus", self._arrived_s, began_s, "received on its channel in Redis")
             for name, browser in browsers.items():
                 at_s = browser.wait_for(self._id, self._within_s)
                 yield self._hop(f"gateway → {name}", at_s, began_s, "at the client's socket")

@@ -124,11 +124,9 @@ def wrong(
     """Yield problems. A process that cannot write to Redis cannot report itself."""
     registered = sum(namespace.gateways for namespace in namespaces)
     if not rows and not takes_writes:
-        yield unknown("gateways", "none has told of itself, which it cannot while Redis refuses writes: some may be at work")
+        yield unknown("gateways", "none is registered, and none can register while Redis refuses writes: some may be running")
     elif not rows and registered:
-        text = (
-            f"{registered} registered, and none has told its state yet; if that stays so, their Redis user may not write {LOADS}"
-        )
+        text = f"{registered} registered, but none has reported its state yet; if this continues, allow writes to {LOADS}"
         yield warning("gateways", text, f"ACL SETUSER <name> ~{LOADS} +hset +hdel +hgetall +expire")
     elif not rows:
         yield fault("gateways", "none is at work", "start one: headgate serve")

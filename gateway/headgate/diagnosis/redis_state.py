@@ -35,7 +35,7 @@ _READS = (
 )  # fmt: skip
 
 
-_FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
+_FIX = "if it runs, check its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
 _END_PAUSE = "wait if a failover is under way; else end the pause of writes: CLIENT UNPAUSE"
 
 
@@ -116,7 +116,7 @@ def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Che
             "warning", f"the Cluster is down for {without} of its 16384 slots, which no node owns, and for their namespaces"
         )
     if unread is not None:
-        yield unknown("namespaces", f"which ones are served cannot be told: {unread.message}")
+        yield unknown("namespaces", f"cannot determine which ones are served: {unread.message}")
     for namespace, each in served.items():
         yield _namespace(namespace, each, is_fault=not load)
         try:
@@ -199,7 +199,7 @@ def _elsewhere(client: Client, namespaces: Collection[str]) -> Iterator[CheckRes
             groups, names = Groups(client, namespace), sorted(read_groups(client, namespace))
             yield from check_consumers(status for name in names if (status := groups.status_of(name)) is not None)
     except BusRefused as error:
-        yield unknown("other servers", f"which processes are on another Redis server cannot be told: {error.message}")
+        yield unknown("other servers", f"cannot determine which processes are on another Redis server: {error.message}")
 
 
 def _namespace(name: str, served: Served, *, is_fault: bool) -> CheckResult:

@@ -383,5 +383,5 @@ def _letter(client: Client, event: Trace, name: str, late: Callable[[], bool]) -
         if len(page) < PAGE_LETTERS:
             return None
         looked, after = looked + len(page), page[-1].id
-    event.notes.append(f"{name} has more dead letters than were looked through.")
+    event.notes.append(f"{name} has more dead letters than were searched.")
     raise TimeoutError

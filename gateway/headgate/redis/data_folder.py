@@ -104,7 +104,7 @@ def _check(status: os.stat_result, path: Path) -> None:
         raise BusRefused(f"{path} belongs to user id {status.st_uid}, and we are {os.geteuid()}: {_INSTEAD}")
     if status.st_mode & _WRITABLE_BY_OTHERS:
         raise BusRefused(
-            f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): look who has changed it, then "
+            f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): check who has changed it, then "
             f"`chmod go-w`; or {_INSTEAD}"
         )
 

@@ -30,7 +30,7 @@ def advise_settings(settings: Mapping[str, str] | None) -> list[CheckResult]:
     """Return findings about the settings of a server (None: this user may not read them)."""
     if settings is None:
         return [
-            unknown("settings", "this Redis user may not read them", "run this as a user with +config|get to have them looked at")
+            unknown("settings", "this Redis user may not read them", "run this as a user with +config|get to have them checked")
         ]
     return [_buffers(settings.get("client-output-buffer-limit", "")), *_connections(settings)]
 

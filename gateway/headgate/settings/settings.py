@@ -376,7 +376,7 @@ class Settings:
     drain_s: float = option(
         10.0,
         number(0, 600, "seconds"),
-        "Before `headgate serve` stops, it tells its clients to move and disconnects them over this time. At once with 0, or "
+        "Before `headgate serve` stops, it notifies its clients to move and disconnects them over this time. At once with 0, or "
         "when no other gateway serves them.",
     )
     rebalance_per_s: float = option(

@@ -115,7 +115,7 @@ def test_users_see_the_topics_of_their_own(redis: SmallRedis, pattern: str, expe
 
 def test_what_only_a_login_shows_is_said(redis: SmallRedis) -> None:
     """There is no list of the tokens that were signed."""
-    assert ("token", "whoever has one whose `subscribe` covers it", [], "claims") in seers("x", HEADGATE_TOKEN_SECRET=SECRET)
+    assert ("token", "anyone with a token whose `subscribe` covers it", [], "claims") in seers("x", HEADGATE_TOKEN_SECRET=SECRET)
     result = run("stock.1")
     assert result.stdout == "consumer: archive: all of it through stock.#\n"
     assert "authenticator decides at each login" in result.stderr

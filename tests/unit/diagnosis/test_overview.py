@@ -27,7 +27,7 @@ def consumer(idle_s: float | None, **counts: int) -> GroupStatus:
         ((AT_WORK, [namespace(1)], [consumer(1, lag=7)], {}), None, ""),
         ((AT_WORK, [namespace(1)], [consumer(None)], {}), None, ""),
         (({}, [namespace(0)], [], {}), Verdict.FAULT, "gateways: none is at work: start one"),
-        (({}, [namespace(1)], [], {}), Verdict.WARNING, "gateways: 1 registered, and none has told its state yet"),
+        (({}, [namespace(1)], [], {}), Verdict.WARNING, "gateways: 1 registered, but none has reported its state yet"),
         ((AT_WORK, [namespace(0)], [], {}), Verdict.WARNING, "namespace n: no gateway serves it; the last one was seen 5 s ago"),
         ((AT_WORK, [namespace(0, None)], [], {}), Verdict.WARNING, "namespace n: no gateway serves it"),
         (
@@ -50,7 +50,7 @@ def test_only_what_somebody_should_look_at_is_wrong(given: Any, verdict: Verdict
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (({}, [], [], {}), "gateways: none has told of itself, which it cannot while Redis refuses writes"),
+        (({}, [], [], {}), "gateways: none is registered, and none can register while Redis refuses writes"),
         ((AT_WORK, [namespace(1)], [consumer(90, lag=7)], {}), "consumer mail: it cannot take work while Redis refuses writes"),
     ],
 )

@@ -133,7 +133,13 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
     run: Run, sink_here: SinkFolder, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From an offset on, then live; an event that does not match is not shown, and no control character reaches the terminal."""
-    for topic, data in (("orders.1.paid", 1), ("orders.2.paid", 2), ("mails.1", 3), ("orders.3.exit", 4), ("orders.3.exit", "exit")):
+    for topic, data in (
+        ("orders.1.paid", 1),
+        ("orders.2.paid", 2),
+        ("mails.1", 3),
+        ("orders.3.exit", 4),
+        ("orders.3.exit", "exit"),
+    ):
         publisher.publish(topic, data)
     later = iter([("orders.4.paid", "\x7f")])
 

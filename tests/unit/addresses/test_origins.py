@@ -49,7 +49,7 @@ REFUSED = [
     ("https:example.com", "no scheme"),
     ("null", "sandboxed"),
     ("https://", "not host"),
-    ("https://exa mple.com", "each label of a host name"),
+    ("https://exa mple.com", "a blank"),
     ("https://ex%61mple.com", "each label of a host name"),
     ("https://example..com", "each label of a host name"),
     ("https://example.com:0", "port 0"),

@@ -70,7 +70,7 @@ def test_a_bug_keeps_its_trace() -> None:
         CliRunner().invoke(command(ZeroDivisionError()), catch_exceptions=False)
 
 
-@pytest.mark.parametrize("arguments", [["demo"], ["serve", "--workers", "2"]])
+@pytest.mark.parametrize("arguments", [["demo", "--port", "0"], ["serve", "--workers", "2", "--port", "0"]])
 def test_a_command_in_a_deleted_folder_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     """gunicorn, the imports of an application and a private Redis need the folder."""
     (gone := tmp_path / "gone").mkdir()

@@ -37,7 +37,10 @@ class RecordedPublisher:
     def prepare(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> Any:
         if data == "large":
             raise PayloadTooLarge(9, 8, "publisher")
-        return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by, size_bytes=1)
+        return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by, size_bytes=1, namespace=namespace)
+
+    def refuse_while_stalled(self, namespace: str) -> None:
+        """Redis answers always."""
 
     def publish_ephemeral(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> str:
         self.prepare(topic, data, id, namespace, by=by)

@@ -47,10 +47,12 @@ from .errors import (
 if TYPE_CHECKING:
     from headgate.events.event import Event
     from headgate.flask.extension import Headgate as Headgate
+    from headgate.redis.inbox import InboxItem, InboxPage
     from headgate.redis.lineage import Fate, LogPosition
+    from headgate.redis.log_walk import Gap
     from headgate.services.async_publisher import AsyncPublisher
     from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
-    from headgate.services.inbox import Inbox, InboxChange, InboxItem, InboxPage, read_change
+    from headgate.services.inbox import Inbox, InboxChange, read_change
     from headgate.services.publisher import (
         NonePublished,
         Prepared,
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
         PublishManyError,
         Receipt,
     )
-    from headgate.services.subscriber import Gap, Subscriber
+    from headgate.services.subscriber import Subscriber
 
     from .auth.identity import Handshake, Identity, PageRequest
 
@@ -69,14 +71,16 @@ _LAZY = {
     "auth.identity": ("Handshake", "Identity", "PageRequest"),
     "events.event": ("Event",),
     "flask.extension": ("Headgate",),
+    "redis.inbox": ("InboxItem", "InboxPage"),
     "redis.lineage": ("Fate", "LogPosition"),
+    "redis.log_walk": ("Gap",),
     "services.async_publisher": ("AsyncPublisher",),
     "services.clients": ("Clients", "ClientsPage", "ConnectedClient", "Reached"),
-    "services.inbox": ("Inbox", "InboxChange", "InboxItem", "InboxPage", "read_change"),
+    "services.inbox": ("Inbox", "InboxChange", "read_change"),
     "services.publisher": (
         "NonePublished", "Prepared", "PresencePage", "PresentUser", "PublishManyError", "Publisher", "Receipt",
     ),
-    "services.subscriber": ("Gap", "Subscriber"),
+    "services.subscriber": ("Subscriber",),
 }  # fmt: skip
 
 __all__ = [

@@ -23,7 +23,7 @@ from itertools import pairwise
 from time import monotonic
 from typing import NamedTuple
 
-from headgate.services.publisher import Fate
+from headgate.redis.lineage import Fate
 from tests.fault.checker import History, Record, Seen, Violation
 
 # A publisher may get receipts of an old primary for so long after another server has taken over. The figures say how long it was.

@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from headgate.services.publisher import Fate, Publisher, Receipt
+from headgate.redis.lineage import Fate
+from headgate.services.publisher import Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, Flow, check_consumer, check_receipts, flows, latest_s, lost
 from tests.fault.checker import History, Record, Violation, check
 from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Paused, empty, kill_clients

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.services.publisher import Fate
+from headgate.redis.lineage import Fate
 from tests.fault.accounts import (
     FOLLOW_S,
     Acknowledged,

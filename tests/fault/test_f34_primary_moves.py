@@ -23,7 +23,8 @@ from headgate.diagnosis.live_events import LiveEvents
 from headgate.errors import BusUnavailable, HeadgateError, NotDurable
 from headgate.redis.client import open_client
 from headgate.redis.keys import log_key
-from headgate.services.publisher import Durable, Fate, Publisher, Receipt
+from headgate.redis.lineage import Fate
+from headgate.services.publisher import Durable, Publisher, Receipt
 from tests.fault.consuming import consuming
 from tests.fault.figures import Figures
 from tests.fault.grounds import role

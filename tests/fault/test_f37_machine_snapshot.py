@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.services.publisher import Fate, Publisher, Receipt
+from headgate.redis.lineage import Fate
+from headgate.services.publisher import Publisher, Receipt
 from tests.fault.figures import Figures
 from tests.fault.machine_snapshot import RevertibleRedis
 from tests.fault.many_clients import Swarm

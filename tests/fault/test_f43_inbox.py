@@ -24,8 +24,9 @@ import msgspec
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable, NotDurable
+from headgate.redis.lineage import Fate
 from headgate.services.inbox import Inbox
-from headgate.services.publisher import Fate, Publisher, Receipt
+from headgate.services.publisher import Publisher, Receipt
 from tests.fault.accounts import Faults
 from tests.fault.figures import Figures
 from tests.fault.grounds import AnAddress, Ground, Sentinels

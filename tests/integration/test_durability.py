@@ -11,8 +11,9 @@ from headgate.redis.client import Client, call, drop_idle, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
+from headgate.redis.lineage import Fate
 from headgate.services import log_writer
-from headgate.services.publisher import Fate, PublishManyError
+from headgate.services.publisher import PublishManyError
 from tests.support.held_port import HeldPort
 from tests.support.redis_server import wait_until
 

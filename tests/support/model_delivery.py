@@ -36,8 +36,8 @@ from headgate.events.topic import matches
 from headgate.events.wire.frames import Frame, event_frame, message_frame
 from headgate.events.wire.packets import GapReason, Overflow, notice_packet
 from headgate.node.log_search import LogSearch
-from headgate.redis.lineage import Lineage, alone, read_lineage
-from headgate.redis.log import Entry, Head, RawEntry
+from headgate.redis.lineage import Entry, Head, Lineage, alone, read_lineage
+from headgate.redis.log import RawEntry
 from tests.support.direct_events import message_of
 from tests.support.model_browser import Browser, Lines
 from tests.support.model_connection import ModelConnection

@@ -3,7 +3,8 @@
 from headgate.events.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
-from headgate.redis.log import Entry, RawEntry, read_entry
+from headgate.redis.lineage import Entry
+from headgate.redis.log import RawEntry, read_entry
 
 
 class RawLog:

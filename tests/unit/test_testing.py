@@ -29,7 +29,8 @@ from headgate import (
     UnknownNamespace,
     testing,
 )
-from headgate.services.publisher import Fate, Receipt
+from headgate.redis.lineage import Fate
+from headgate.services.publisher import Receipt
 from headgate.settings.settings import Settings
 from headgate.testing import Published, record
 from tests.support.schema_files import write

@@ -29,7 +29,7 @@ from .log_readers import LogReaders
 from .state import Phase
 
 if TYPE_CHECKING:
-    from headgate.redis.log import Entry
+    from headgate.redis.lineage import Entry
 
     from .bus.listener import Bus
 

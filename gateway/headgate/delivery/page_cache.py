@@ -19,7 +19,8 @@ from headgate.events.topic import check_topic
 from headgate.events.wire.frames import Frame, WrittenFrame, event_frame
 from headgate.events.wire.packets import GapReason
 from headgate.installation import native
-from headgate.redis.log import Entry, EventLog, RawEntry
+from headgate.redis.lineage import Entry
+from headgate.redis.log import EventLog, RawEntry
 
 Native = Callable[..., list[Frame | None]]
 

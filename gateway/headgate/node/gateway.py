@@ -22,8 +22,7 @@ from headgate.errors import BusUnavailable, UnknownHost
 from headgate.node.presence.presence import Presence
 from headgate.redis.bounded import read_with
 from headgate.redis.budget import count_with
-from headgate.redis.client import ROUND_TRIPS
-from headgate.redis.connections import is_open, redacted_address
+from headgate.redis.connections import ROUND_TRIPS, is_open, redacted_address
 from headgate.redis.replies import Replies
 from headgate.runtime.logging import log_refusal
 from headgate.runtime.metrics import HOSTS_REFUSED, PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS

@@ -19,7 +19,8 @@ from headgate.errors import BusUnavailable, LimitReached
 from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.requests import Replay, Since
-from headgate.redis.log import PAGE_EVENTS, Entry, EventLog, Head
+from headgate.redis.lineage import Entry, Head
+from headgate.redis.log import PAGE_EVENTS, EventLog
 from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings.settings import Settings

@@ -31,7 +31,7 @@ from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packe
 from headgate.events.wire.requests import MAX_OFFSET, Position, Replay, Subscription, read_history, read_replay
 from headgate.node.presence.presence import Presence
 from headgate.redis.inbox import InboxPage, read_current
-from headgate.redis.log import Entry, Head
+from headgate.redis.lineage import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, sleep, spawn
 from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings

@@ -29,7 +29,6 @@ from .bounded import NewestReceipts
 from .budget import answered
 from .cluster import shown_command, slot_of
 from .cluster_client import ClusterClient
-from .connections import ROUND_TRIPS as ROUND_TRIPS
 from .connections import Command, address_of, exchange, open_server, redacted_address, run
 from .faults import CURES, NAME_SENTINELS, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 

@@ -24,10 +24,7 @@ from .connections import Command
 from .faults import reading
 from .functions import VERSION, call_function, ensure_loaded
 from .keys import epochs_key, head_key, log_key
-from .lineage import Entry as Entry
-from .lineage import Extent as Extent
-from .lineage import Head as Head
-from .lineage import Lineage, alone, read_lineage
+from .lineage import Entry, Extent, Head, Lineage, alone, read_lineage
 from .registry import count_elsewhere
 
 # A page is large enough for cheap round trips per event, and small enough to hold (100 × 64 KiB at the default limit).

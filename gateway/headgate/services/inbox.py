@@ -15,12 +15,7 @@ from headgate.errors import InvalidEvent, InvalidRequest, InvalidTopic, LimitRea
 from headgate.events.json_data import encode_data
 from headgate.events.numbers import check_items
 from headgate.events.topic import INBOX, check_topic, check_user, user_of, user_topic
-from headgate.redis.inbox import CHANNELS as CHANNELS
-from headgate.redis.inbox import MAX_CHANGED as MAX_CHANGED
-from headgate.redis.inbox import MAX_MUTES as MAX_MUTES
-from headgate.redis.inbox import MAX_PAGE as MAX_PAGE
-from headgate.redis.inbox import InboxItem as InboxItem
-from headgate.redis.inbox import InboxPage as InboxPage
+from headgate.redis.inbox import CHANNELS, InboxPage
 from headgate.services.publisher import Publisher, Receipt
 
 # In one `send`.

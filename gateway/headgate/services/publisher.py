@@ -38,8 +38,7 @@ from headgate.events.traceparent import read_traceparent
 from headgate.events.wire.requests import MAX_OFFSET, check_epoch
 from headgate.redis.durability import Durability, not_waited, read_durable
 from headgate.redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
-from headgate.redis.lineage import Fate as Fate
-from headgate.redis.lineage import LogPosition as LogPosition
+from headgate.redis.lineage import Fate, LogPosition
 from headgate.runtime.spans import current_traceparent, publishing
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from headgate.events.wire.stream_text import read_cursor
 from headgate.redis.client import call_at, database, drop_idle, open_client
 from headgate.redis.faults import reading
 from headgate.redis.keys import log_key
-from headgate.redis.lineage import LogPosition
-from headgate.redis.log import PAGE_EVENTS, EventLog, Head
-from headgate.redis.log_walk import Gap as Gap
+from headgate.redis.lineage import Head, LogPosition
+from headgate.redis.log import PAGE_EVENTS, EventLog
 from headgate.redis.log_walk import Item, LogWalk
 from headgate.services.publisher import url_or_default
 

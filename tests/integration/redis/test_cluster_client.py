@@ -35,10 +35,10 @@ from headgate.redis.client import (
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import REVOKED, log_key, questions_channel
+from headgate.redis.lineage import Fate
 from headgate.redis.questions import UNREGISTERED, answer, ask, read_question
 from headgate.redis.registry import living
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.redis_process import Server

@@ -22,13 +22,14 @@ from headgate.redis.inbox import (
     MAX_MUTES,
     MAX_SEEN,
     SEEN_S,
+    InboxItem,
     UserFacts,
     mark_seen,
     plain_topic,
     read_user_facts,
 )
 from headgate.redis.keys import epochs_key, head_key, inbox_key, log_key, mutes_key, seen_key
-from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
+from headgate.services.inbox import MAX_USERS, Inbox, read_change
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.redis_server import copy_keys, put_back
 from tests.support.wall_clock import ASKING, TOLD, WallClock

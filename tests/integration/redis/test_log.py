@@ -8,7 +8,8 @@ from headgate.delivery.replay_start import LogTopics, find_starts
 from headgate.events.wire.requests import Since
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
-from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, RATE_WINDOW_S, EventLog, Extent
+from headgate.redis.lineage import Extent
+from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, RATE_WINDOW_S, EventLog
 from headgate.services.publisher import Publisher
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from headgate.delivery.page_cache import log_frames
 from headgate.events.wire.frames import Frame
 from headgate.installation import build_in_use, native
-from headgate.redis.log import Entry, RawEntry
+from headgate.redis.lineage import Entry
+from headgate.redis.log import RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 
 page_frames = native("page_frames")

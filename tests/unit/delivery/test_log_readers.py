@@ -13,7 +13,7 @@ from headgate.delivery.page_cache import Page
 from headgate.delivery.state import Phase
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
-from headgate.redis.log import Entry
+from headgate.redis.lineage import Entry
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
 

@@ -15,8 +15,8 @@ from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
 from headgate.events.wire.requests import Position, Subscription
 from headgate.node.namespace import Namespace
-from headgate.redis.lineage import Entry, Lineage, read_lineage
-from headgate.redis.log import EventLog, Head
+from headgate.redis.lineage import Entry, Head, Lineage, read_lineage
+from headgate.redis.log import EventLog
 from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import NAMESPACE, WiredClient, event

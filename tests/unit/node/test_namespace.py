@@ -27,7 +27,8 @@ from headgate.events.wire.requests import Position, Subscription
 from headgate.node.log_search import LogSearch
 from headgate.node.namespace import Namespace
 from headgate.redis.inbox import InboxPage
-from headgate.redis.log import EventLog, Head
+from headgate.redis.lineage import Head
+from headgate.redis.log import EventLog
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.runtime.metrics import DELIVERY, PUBLISH_TO_SOCKET
 from headgate.settings.settings import Settings

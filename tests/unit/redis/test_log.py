@@ -5,8 +5,10 @@ from contextlib import suppress
 import pytest
 
 from headgate.errors import HeadgateError
-from headgate.redis.client import ROUND_TRIPS, call
-from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, Extent, read_entry
+from headgate.redis.client import call
+from headgate.redis.connections import ROUND_TRIPS
+from headgate.redis.lineage import Extent
+from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, read_entry
 from headgate.settings.settings import DEFAULTS, MOST_LOG_EVENTS
 from tests.support.small_redis import SmallRedis
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.node.cluster import log_maintenance as module
 from headgate.node.cluster.log_maintenance import COUNT_CONSUMERS_EVERY, maintenance
-from headgate.redis.log import Extent
+from headgate.redis.lineage import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime import periodic as rounds
 from headgate.runtime.periodic import PeriodicTask

@@ -23,19 +23,19 @@ class TokenBucket:
         self._tokens -= count
         return True
 
-    def borrow(self, now_s: float, max_wait_s: float, count: int = 1) -> float | None:
-        """Take tokens, including future ones; return the seconds until they are there.
+    def borrow(self, now_s: float, max_wait_s: float) -> float | None:
+        """Take a token, perhaps a future one; return the seconds until it is there.
 
         Take none and return None if that exceeds `max_wait_s`. A later caller waits longer.
         """
         self._settle(now_s)
-        wait_s = max(0.0, (count - self._tokens) / self._per_s)
+        wait_s = max(0.0, (1 - self._tokens) / self._per_s)
         if wait_s > max_wait_s:
             return None
-        self._tokens -= count
+        self._tokens -= 1
         return wait_s
 
-    def charge(self, now_s: float, count: int, *, owes: bool = True) -> None:
+    def charge(self, now_s: float, count: int, *, owes: bool) -> None:
         """Take tokens, even more than there are. The bucket then owes the rest, or is empty (`owes` False)."""
         self._settle(now_s)
         self._tokens -= count
@@ -75,14 +75,6 @@ class Rates:
         """Count `count` and return 0, or count nothing and return the seconds to wait. `now_s` is monotonic."""
         bucket = self._bucket(name, now_s)
         return 0.0 if bucket.spend(now_s, count) else bucket.wait_s(now_s, count)
-
-    def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
-        """Count one and return the seconds to wait for it, or count nothing and return None if they exceed `max_wait_s`."""
-        return self._bucket(name, now_s).borrow(now_s, max_wait_s)
-
-    def charge(self, name: str, now_s: float, count: int = 1) -> None:
-        """Count past events, even without room. Later calls wait longer."""
-        self._bucket(name, now_s).charge(now_s, count)
 
     def forget(self, name: str) -> None:
         """Forget a name. Idempotent."""

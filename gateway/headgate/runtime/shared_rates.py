@@ -67,12 +67,14 @@ class SharedRates(Rates):
         return wait_s
 
     def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
-        wait_s = super().borrow(name, now_s, max_wait_s)
+        """Count one and return the seconds to wait for it, or count nothing and return None if they exceed `max_wait_s`."""
+        wait_s = self._bucket(name, now_s).borrow(now_s, max_wait_s)
         if wait_s is not None:
             self._count(name, 1)
         return wait_s
 
     def charge(self, name: str, now_s: float, count: int = 1) -> None:
+        """Count past events, even without room. Later calls wait longer."""
         self._bucket(name, now_s).charge(now_s, count, owes=self._owes)
         self._count(name, count)
 

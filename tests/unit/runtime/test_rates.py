@@ -40,13 +40,6 @@ def test_the_longest_silent_is_forgotten_first() -> None:
     assert found.spend("user1", 0) == 0
 
 
-def test_a_caller_may_wait_for_its_turn() -> None:
-    """Longer with each that it borrows, and only so long."""
-    found = Rates(1, 1)
-    assert [found.borrow("ana", 0, 1.5) for _ in range(3)] == [0, 1, None]
-    assert found.borrow("bob", 0, 0) == 0
-
-
 def test_a_caller_that_is_gone_is_forgotten() -> None:
     """The next of that name starts from zero; forgetting twice is no fault."""
     found = Rates(0.1, 1)

@@ -239,3 +239,10 @@ def test_the_rate_holds_in_any_order_of_spendings_and_looks(seed: int) -> None:
             world.now_s += chance.choice([0.125, 0.5, 1.0])
             world.look()
         assert spent <= processes * world.burst + world.per_s * world.now_s
+
+
+def test_a_caller_may_wait_for_its_turn() -> None:
+    """Each token that it borrows takes longer, up to the limit of the wait."""
+    rates = SharedRates("read", 1, 1, lambda: 0.0)
+    assert [rates.borrow("ana", 0, 1.5) for _ in range(3)] == [0, 1, None]
+    assert rates.borrow("bob", 0, 0) == 0

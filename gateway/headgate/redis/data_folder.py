@@ -57,14 +57,14 @@ def open_folder(path: Path) -> int | None:
         return None
 
 
-def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
+def open_file(folder: int, path: Path, flags: int) -> int:
     """Return a descriptor of the regular file `path.name` in a folder, under the same conditions.
 
     Raises BusRefused: as `open_folder`; OSError: the file cannot be opened.
     """
     # Without O_NONBLOCK, a pipe in its place would block forever.
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return _opened(path, partial(os.open, path.name, flags, mode, dir_fd=folder), is_file=True)
+    return _opened(path, partial(os.open, path.name, flags, 0o600, dir_fd=folder), is_file=True)
 
 
 def is_private(path: Path) -> bool:

@@ -18,7 +18,7 @@ APPLICATION = "MODULE:APPLICATION or MODULE:FACTORY"
 _BROUGHT = re.compile(r"import\s*\*|\b(globals|vars|exec|setattr|__dict__|__getattr__)\b")
 
 
-def check_string(name: str, expected: str, default: str | None = None) -> None:
+def check_string(name: str, expected: str, default: str) -> None:
     """Raise the errors of `import_string` that can be detected without an import, before anything starts."""
     module_name, attribute = _split(name, expected, default)
     path, spec = None, None

@@ -34,6 +34,8 @@ from headgate.redis.presence_entries import Member
 from headgate.redis.registry import has_been_served, remembered
 from headgate.services.schemas.check import OnViolation, SchemaCheck, open_check
 
+# They share a call's time, so a dead idle connection leaves time for a new one.
+ATTEMPTS = 2
 # The share of a call's time that Redis may wait for replicas or the disk, because its answer must arrive before the timeout.
 _SHARE_OF_WAITING = 0.8
 # A publisher remembers facts about this many namespaces. Beyond that it forgets them all.
@@ -73,7 +75,7 @@ class _Reading(Budget):
 
 
 class LogWriter:
-    """See the module. `attempts` share the `timeout_s` of a call. See `Publisher` for the other arguments.
+    """See the module, and `Publisher` for the arguments.
 
     It appends with the cheapest function that this Redis user may call. A call without an answer is sent once more. If the
     first one arrived, Redis recognizes the id and does not append the event twice. Several events go into calls of
@@ -83,10 +85,10 @@ class LogWriter:
         newest: receipts that every new connection reports first.
     """
 
-    def __init__(self, redis_url: str, timeout_s: float, attempts: int, *, strict_namespace: bool) -> None:
+    def __init__(self, redis_url: str, timeout_s: float, *, strict_namespace: bool) -> None:
         self._timeout_s = timeout_s
         self.newest = NewestReceipts()
-        self._client = open_client(redis_url, timeout_s=timeout_s / attempts, newest=self.newest)
+        self._client = open_client(redis_url, timeout_s=timeout_s / ATTEMPTS, newest=self.newest)
         self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library, several in a Cluster
         self._checked_last: object = None
         self._declared: set[str] = set()  # keys of logs

@@ -65,8 +65,6 @@ _ID: Final = 6
 _BY_LENGTH = 32
 # Total time of a call. A nearby Redis answers in a hundredth of it, and the application is blocked while it waits.
 DEFAULT_TIMEOUT_S = 1.0
-# They share a call's time, so a dead idle connection leaves time for a new one.
-ATTEMPTS = 2
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
 Durable: TypeAlias = Literal["replica", "all", "disk"] | int | None
 
@@ -227,7 +225,7 @@ class Publisher:
         self._namespace = check_namespace(namespace)
         self._named: Callable[[str | None], str] = self._checked_namespace
         self._max_payload_bytes = max_payload_bytes
-        self._writer = LogWriter(url_or_default(redis_url), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
+        self._writer = LogWriter(url_or_default(redis_url), timeout_s, strict_namespace=strict_namespace)
         self._durable = read_durable(durable)
         patterns = [show_by] if isinstance(show_by, str) else check_items(show_by, "show_by", "patterns")
         self._show_by = compiled(tuple(map(check_pattern, patterns)))

@@ -10,7 +10,7 @@ patterns. After a no, the next request asks again. Nothing is remembered for cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from time import monotonic
 from traceback import extract_tb
 
@@ -32,11 +32,10 @@ _WORDS = {SUBSCRIBE: "subscribe to", REPLAY: "replay", PRESENCE: "see who is in"
 
 
 class Authorizing:
-    """See the module. `authorizer` is the application's function; without it the grants alone decide. `now_s` is monotonic."""
+    """See the module. `authorizer` is the application's function; without it the grants alone decide."""
 
-    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self) -> None:
         self.authorizer: Authorizer | None = None
-        self._now_s = now_s
         self._log_throttle = LogThrottle()
 
     def check(self, client: Client, pattern: str, action: str) -> None:
@@ -48,14 +47,14 @@ class Authorizing:
         """Return the patterns of a request that a client may not have, each with its error. May wait, for AUTHORIZE_S in all."""
         if self.authorizer is None:
             return {}
-        identity, until_s = client.identity, self._now_s() + AUTHORIZE_S
+        identity, until_s = client.identity, monotonic() + AUTHORIZE_S
         allowed = client.allowed = client.allowed or {}
         refused: dict[str, HeadgateError] = {}
         for pattern in dict.fromkeys(patterns):
             if (action, pattern) in allowed:
                 continue
             try:
-                self.ask(identity, pattern, action, until_s - self._now_s())
+                self.ask(identity, pattern, action, until_s - monotonic())
             except (Forbidden, AuthorizeFailed) as error:
                 # Its traceback, and that of its cause, hold this frame, which holds the dict, so each refusal would be a cycle.
                 error.__cause__ = error.__context__ = None

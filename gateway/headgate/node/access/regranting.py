@@ -53,10 +53,9 @@ class Regranting:
         admission: Admission[Client],
         evictions: Evictions,
         redis: Redis,
-        now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._sockets, self._namespaces, self._logins = sockets, namespaces, logins
-        self._admission, self._evictions, self._redis, self._now_s = admission, evictions, redis, now_s
+        self._admission, self._evictions, self._redis = admission, evictions, redis
         self.regrants = logins.regrants
         self._turns: WeakValueDictionary[str, LockLike] = WeakValueDictionary()  # of users with a call under way
         self.checking: Greenlet | None = None  # runs after possibly missed changes
@@ -65,12 +64,12 @@ class Regranting:
     def note(self, user: str, explicit: Explicit | None, left_s: int) -> None:
         """Store a user's explicit grants, or None for lifted ones. If `regrant` does not follow, `tick` applies them."""
         if explicit is not None or self.regrants.of(user) is not None:
-            self._noted.setdefault(user, self._now_s())
+            self._noted.setdefault(user, monotonic())
         self.regrants.put(user, explicit, left_s)
 
     def tick(self) -> None:
         """Check the users of explicit grants that ended, or changed without a `regrant`. Never waits."""
-        ended, now_s = self.regrants.take_ended(), self._now_s()
+        ended, now_s = self.regrants.take_ended(), monotonic()
         late = [user for user, since_s in self._noted.items() if now_s - since_s >= CHECK_EVERY_S]
         if users := dict.fromkeys([*ended, *late]):
             spawn(self.regrant_all, users)

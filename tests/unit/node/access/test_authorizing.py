@@ -231,7 +231,7 @@ def test_all_patterns_of_a_request_have_one_time_together(
 ) -> None:
     """Those without an answer in that time are refused; the next request has its own."""
     now_s = [0.0]
-    monkeypatch.setattr(gateway.gateway.authorizing, "_now_s", lambda: now_s[0])
+    monkeypatch.setattr("headgate.node.access.authorizing.monotonic", lambda: now_s[0])
 
     def slow(identity: Identity, pattern: str, action: str) -> bool:
         now_s[0] += AUTHORIZE_S * 0.6

@@ -15,7 +15,7 @@ from headgate.errors import InvalidRequest
 
 from .frames import Frame
 from .packets import CURSOR, GAP, HANDLED, WELCOME, GapReason
-from .requests import Position, read_resume
+from .requests import MAX_OFFSET, Position, read_resume
 
 EVENT_STREAM, JSON = "text/event-stream", "application/json"
 HEARTBEAT = b": \n\n"
@@ -28,9 +28,9 @@ _to_json = msgspec.json.encode
 def read_cursor(text: str) -> Position:
     """Return the position of a cursor. Raises InvalidRequest if it is not `<epoch>:<offset>`."""
     epoch, colon, offset = text.partition(":")
-    if not colon or not offset.isascii() or not offset.isdigit():
+    if not colon or not offset.isascii() or not offset.isdigit() or len(offset) > len(str(MAX_OFFSET)):
         raise InvalidRequest("cursor: expected <epoch>:<offset>, as the stream gave it")
-    point = read_resume({"epoch": epoch, "offset": int(offset[:17])})
+    point = read_resume({"epoch": epoch, "offset": int(offset)})
     assert point is not None
     return point
 

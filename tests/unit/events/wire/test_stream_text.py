@@ -121,7 +121,20 @@ def test_a_welcome_is_in_an_answer_where_it_is_wanted() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", OLD, f"{OLD}:", f"{OLD}:x", f"{OLD}:-1", f"{OLD}:²", "A" * 16 + ":1", ":1", f"{OLD}:" + "9" * 40]
+    "text",
+    [
+        "",
+        "x",
+        OLD,
+        f"{OLD}:",
+        f"{OLD}:x",
+        f"{OLD}:-1",
+        f"{OLD}:²",
+        "A" * 16 + ":1",
+        ":1",
+        f"{OLD}:" + "9" * 40,
+        f"{OLD}:" + "0" * 17 + "20",
+    ],
 )
 def test_anything_else_is_no_cursor(text: str) -> None:
     """One clear error."""

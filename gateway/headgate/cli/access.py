@@ -33,12 +33,12 @@ from .output import counted, echo, exit_for, print_done, print_one, wants_json
 
 
 @click.command()
-@click.option("--user", required=True, metavar="NAME", help="Whom the token is for.")
+@click.option("--user", required=True, metavar="NAME", help="User of the token.")
 @click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub}: the user's word.")
 @click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
 @namespaces_option("Namespace that it is for; repeatable. Default: the gateway's first.")
-@click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it holds: 90, 90s, 15m, 1h or 7d.")
-@click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
+@click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="Lifetime: 90, 90s, 15m, 1h or 7d.")
+@click.option("--kid", metavar="ID", help="Configured secret that signs it, if there are several.")
 @with_options(json_option)
 def token(
     user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], namespaces: tuple[str, ...], ttl: str, kid: str | None
@@ -92,7 +92,7 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 @click.argument("user")
 @click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable.")
 @click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
-@click.option("--nothing", is_flag=True, help="May do nothing, but for the topics of its own.")
+@click.option("--nothing", is_flag=True, help="Grant nothing, except the user's own topics.")
 @click.option(
     "--for", "for_", default="1h", show_default=True, metavar="TIME", help="How long patterns hold: 90, 90s, 15m, 1h or 7d."
 )

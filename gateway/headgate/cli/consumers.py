@@ -36,11 +36,11 @@ NICENESS = 10
 @config_option
 @click.option("--only", multiple=True, metavar="NAME", help="Only this consumer of the file; repeatable.")
 @redis_option
-@click.option("--listen", metavar="HOST:PORT", callback=read_address, help="Have a page there with /healthz and /metrics.")
+@click.option("--listen", metavar="HOST:PORT", callback=read_address, help="Serve /healthz and /metrics at this address.")
 @click.option("--check", "is_check", is_flag=True, help="Only check the file and Redis: a line per consumer, or per fault.")
 @click.option("--file-only", is_flag=True, hidden=True, help="Of --check: not Redis, which is not started yet.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done with each event; nothing is acknowledged.")
-@click.option("--since", type=click.IntRange(1), metavar="OFFSET", help="First event of a dry run; without it: the next one.")
+@click.option("--since", type=click.IntRange(1), metavar="OFFSET", help="First event of a dry run. Default: the next one.")
 @click.option("--parent", type=int, hidden=True, help="End when this process is not the parent any more.")
 @one_line_errors
 def consume(

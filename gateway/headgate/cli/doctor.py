@@ -48,7 +48,7 @@ _TOKEN_S = 300
 @click.option("--origin", callback=read_origin, help="Origin of your pages. Default: that of the URL.")
 @click.option(
     "--idle", "idle_s", metavar="S", type=SecondsRange(0, 600), default=10.0, show_default=True,
-    help="Seconds for which connections are left quiet; more than 25, the time between pings, tries all that a proxy will meet.",
+    help="Seconds without traffic. More than 25, the interval of pings, tests all that a proxy will see.",
 )  # fmt: skip
 @click.option(
     "--timeout", "timeout_s", metavar="S", type=SecondsRange(0.1, 60), default=5.0, show_default=True,
@@ -69,8 +69,8 @@ def doctor(
 ) -> None:
     """Check everything between a publisher and a page, report what to fix, and send one event through every hop.
 
-    It publishes one event of the topic headgate-probe (of its user's own topics, where it has a user). It stays in the log as
-    others do, and no consumer works on it.
+    It publishes one event on the topic headgate-probe, or on a topic of the token's user. The event stays in the log like any
+    other, and consumers skip it.
     """
     from dataclasses import asdict
 

@@ -32,13 +32,13 @@ _MAX_QUOTED = 200
     metavar="ID",
     help="Publish at most once under this id and on this topic, for 300 s (less at a high rate).",
 )
-@click.option("--id-for", "id_for_s", metavar="SECONDS", type=click.IntRange(1, 86400), help="Remember the id for so long.")
+@click.option("--id-for", "id_for_s", metavar="SECONDS", type=click.IntRange(1, 86400), help="Remember the id for this long.")
 @click.option("--user", metavar="NAME", help="Publish to this user alone, of any name: the topic becomes users.WORD.TOPIC.")
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
-@click.option("--skip-bad", is_flag=True, help="Of a file: publish the good lines. Without it, one bad line keeps all out.")
-@click.option("--new-ids", is_flag=True, help="Of a file: give each event a new id, so that it is added again.")
-@click.option("--from-line", metavar="N", type=click.IntRange(1), help="Of a file: begin with this line.")
-@click.option("--receipts", metavar="PATH", help="Of a file: where its receipts are. Default: FILE.receipts, and none for -.")
+@click.option("--skip-bad", is_flag=True, help="With --file: publish the valid lines, even if others are invalid.")
+@click.option("--new-ids", is_flag=True, help="With --file: give each event a new id, so that it is added again.")
+@click.option("--from-line", metavar="N", type=click.IntRange(1), help="With --file: begin with this line.")
+@click.option("--receipts", metavar="PATH", help="With --file: where its receipts are. Default: FILE.receipts, and none for -.")
 @with_options(redis_option, json_option)
 def publish(
     topic: str | None,

@@ -30,7 +30,7 @@ STARTING_THRESHOLDS = (500_000, 10, 1_000_000)
 @click.option(
     "--workers", metavar="N|auto", help="Processes on this port; auto: one for each processor. Default: HEADGATE_WORKERS, else 1."
 )
-@click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, as a process beside.")
+@click.option("--with-consumers", is_flag=True, help="Also run the consumers of the configuration file, in a separate process.")
 @one_line_errors
 def serve(
     target: str | None,

@@ -114,8 +114,8 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
 
 @click.command()
 @click.argument("pattern")
-@click.option("--since", metavar="WHEN", help=f"Begin there: {EXPECTED}. Default: the oldest event kept.")
-@click.option("--until", metavar="WHEN", help="End there, that offset included, that time not. Default: what is the end now.")
+@click.option("--since", metavar="WHEN", help=f"First event: {EXPECTED}. Default: the oldest event kept.")
+@click.option("--until", metavar="WHEN", help="Last offset, or the time at which to stop. Default: the newest event now.")
 @with_options(namespace_option, redis_option, json_option)
 def replay(pattern: str, since: str | None, until: str | None, namespace: str, redis_url: str | None) -> None:
     """Write the logged events that match PATTERN (* is one word, # is zero or more), one JSON object per line.

@@ -23,7 +23,7 @@ from headgate.delivery.bus.feed import Front
 from headgate.delivery.client import Client
 from headgate.delivery.direct import direct_writer
 from headgate.delivery.fanout import Matched, Router
-from headgate.delivery.ledger import Balance, Ledger
+from headgate.delivery.ledger import DeliveryCounts, Ledger
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.matcher import SubscriptionMatcher
@@ -224,7 +224,7 @@ class World:
         self.clients: dict[str, Client] = {}
         router = Router(NAMESPACE, self.matcher, self.tallies)
         self.ledger = Ledger(self.clients, router, self.readers)
-        self.before = Balance()
+        self.before = DeliveryCounts()
         self._direct = direct_writer(NAMESPACE, self.matcher, 65536, self.tallies)
         self._of_direct, self.taken_directly = Random(f"direct writes of {seed}"), 0
         self.feed = LiveFeed(
@@ -760,7 +760,7 @@ class World:
             while True:
                 next(walk)
         except StopIteration as ended:
-            balance: Balance = ended.value
+            balance: DeliveryCounts = ended.value
         if self.bus.task is None:
             assert balance.open == 0, balance
             self.record.check_ledger(balance)

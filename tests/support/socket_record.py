@@ -8,7 +8,7 @@ offset.
 from collections import Counter
 from collections.abc import Iterable
 
-from headgate.delivery.ledger import Balance
+from headgate.delivery.ledger import DeliveryCounts
 from headgate.delivery.tally import Tally
 from headgate.events.wire.frames import Frame
 from tests.support.websocket_codec import frame_at
@@ -63,12 +63,12 @@ class SocketRecord:
             self.sent += to_socket
             self.from_log[self._place(frame.packet) or ("", 0)] += 1
 
-    def check_ledger(self, balance: Balance) -> None:
+    def check_ledger(self, balance: DeliveryCounts) -> None:
         """Hold the sums of the gateway against this record, when no pass is under way."""
         theirs, ours = (balance.routed, balance.from_log, balance.sent), (self.routed, self.read, self.sent)
         assert theirs == ours, f"routed, from the log, sent: {theirs}, and the sockets say {ours}"
 
-    def check_tallies(self, tallies: Iterable[tuple[Place, Tally]], balance: Balance) -> None:
+    def check_tallies(self, tallies: Iterable[tuple[Place, Tally]], balance: DeliveryCounts) -> None:
         """Hold tallies against this record when nothing waits. Those of one event, in several epochs, count together."""
         found: dict[Place, Counter[str]] = {}
         for place, tally in tallies:

@@ -13,7 +13,7 @@ from .output import echo, local_time, one_line_errors, paint, print_json, print_
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
-    from headgate.diagnosis.overview import GatewayState, NamespaceState, Overview, RedisState
+    from headgate.diagnosis.overview import GatewayState, NamespaceState, Overview, RedisOverview
     from headgate.errors import HeadgateError
 
 # Processes, namespaces and consumers shown; the rest is counted.
@@ -97,7 +97,7 @@ def _show(now: Overview, before: Overview | None) -> None:
         echo(paint("nothing is wrong", "green"))
 
 
-def _redis(state: RedisState) -> str:
+def _redis(state: RedisOverview) -> str:
     limit = f" of {_size(state.max_bytes)}" if state.max_bytes else ""
     used = "?" if state.used_bytes is None else _size(state.used_bytes)
     clients, commands = ("?" if each is None else each for each in (state.clients, state.commands_per_s))

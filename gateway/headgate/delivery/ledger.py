@@ -1,6 +1,6 @@
 """The ledger of one namespace sums up the fate of events over all clients, present and past. No I/O.
 
-In: the counters of clients (client.py) and router. Out: a `Balance`. The sum closes whenever nothing is under way:
+In: the counters of clients (client.py) and router. Out: a `DeliveryCounts`. The sum closes whenever nothing is under way:
 
     routed + from_log = sent + discarded + conflated + left_to_log + gone + waiting
 """
@@ -21,7 +21,7 @@ _CAUGHT_UP = (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
 
 
 @dataclass(slots=True)
-class Balance:
+class DeliveryCounts:
     """Counts of one event for one client, then present figures."""
 
     routed: int = 0  # handed to a client by the router
@@ -50,7 +50,7 @@ class Ledger:
 
     def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReaders) -> None:
         self._clients, self._router, self._readers = clients, router, readers
-        self._departed = Balance()
+        self._departed = DeliveryCounts()
 
     def depart(self, client: Client) -> None:
         """Count a client that has left for good and is no longer in `clients`. Its waiting events are gone."""
@@ -58,7 +58,7 @@ class Ledger:
         self._departed.gone += self._departed.waiting
         self._departed.waiting = 0
 
-    def walk(self) -> Generator[None, None, Balance]:
+    def walk(self) -> Generator[None, None, DeliveryCounts]:
         """Add everything up; yields where the loop may run. Counts never decrease from one walk to the next.
 
         A client that leaves during the walk still counts as present.
@@ -74,7 +74,7 @@ class Ledger:
         return balance
 
 
-def _add(balance: Balance, client: Client) -> None:
+def _add(balance: DeliveryCounts, client: Client) -> None:
     balance.from_log += client.from_log
     balance.sent += client.direct + client.sent
     balance.discarded += client.discarded
@@ -84,7 +84,7 @@ def _add(balance: Balance, client: Client) -> None:
     balance.waiting += client.offered - client.sent - client.discarded - client.conflated
 
 
-def _add_present(balance: Balance, client: Client) -> None:
+def _add_present(balance: DeliveryCounts, client: Client) -> None:
     balance.catching_up += client.state.phase not in _CAUGHT_UP
     queue = client.connection.queue
     if not queue.frames:

@@ -25,7 +25,7 @@ from .redis_state import check_consumers, check_gateways, check_writes, retentio
 
 
 @dataclass(frozen=True, slots=True)
-class RedisState:
+class RedisOverview:
     """All primaries of Redis together. A value is None if one of them does not report it."""
 
     server: str
@@ -73,7 +73,7 @@ class Overview:
     """See the module. `at_s` is Redis' time; `paused` maps each pause to its remaining seconds (None: no end)."""
 
     at_s: float
-    redis: RedisState
+    redis: RedisOverview
     gateways: list[GatewayState]
     namespaces: list[NamespaceState]
     consumers: list[GroupStatus]
@@ -151,11 +151,11 @@ def wrong(
         yield warning("paused", name.replace(":", " ", 1), f"headgate resume {name.replace(':', ' ', 1)}")
 
 
-def _redis(server: str, infos: list[Mapping[str, Any]]) -> RedisState:
+def _redis(server: str, infos: list[Mapping[str, Any]]) -> RedisOverview:
     def total(name: str) -> int | None:
         return sum(int(info[name]) for info in infos) if all(name in info for info in infos) else None
 
-    return RedisState(
+    return RedisOverview(
         server, total("used_memory"), total("maxmemory"), total("connected_clients"), total("instantaneous_ops_per_sec")
     )
 

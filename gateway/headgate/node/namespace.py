@@ -19,7 +19,7 @@ from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client
 from headgate.delivery.direct import Run, direct_writer
 from headgate.delivery.fanout import Router
-from headgate.delivery.ledger import Balance, Ledger
+from headgate.delivery.ledger import DeliveryCounts, Ledger
 from headgate.delivery.live_feed import CursorTurns, LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
@@ -256,14 +256,14 @@ class Namespace:
             least = max(least, min(offset, end or 0))  # for an unknown log the client is notified anyway
         return read_current(read, least, self.bus.lineage, sleep)
 
-    def balance(self) -> Balance:
+    def balance(self) -> DeliveryCounts:
         """Return the outcomes of the events of all clients so far. With many clients it lets the loop run."""
         walk = self._ledger.walk()
         while True:
             try:
                 next(walk)
             except StopIteration as ended:
-                balance: Balance = ended.value
+                balance: DeliveryCounts = ended.value
                 return balance
             one_round()
 

@@ -22,7 +22,7 @@ import redis
 
 from headgate.errors import BusRefused, HeadgateError
 from headgate.runtime.tls_files import load_authorities, load_certificate
-from headgate.settings.addresses.redis_url import Kind, read_url
+from headgate.settings.addresses.redis_url import RedisKind, read_url
 
 from . import connections
 from .bounded import NewestReceipts
@@ -58,7 +58,7 @@ def open_client(
     address = read_url(url if isinstance(url, str) else "")
     if address.tls:
         _check_tls_files(address.options)
-    if address.kind is Kind.CLUSTER:
+    if address.kind is RedisKind.CLUSTER:
         return ClusterClient(address, timeout_s, max_connections, newest, wait_s)
     return open_server(address, timeout_s, max_connections, newest, wait_s)
 
@@ -179,7 +179,7 @@ def server_of(client: Client, key: str | bytes) -> str:
 def has_answered(url: str, key: str | bytes) -> None:
     """Close the circuit breaker of a key's server, because it has answered. Never waits."""
     address = read_url(url)
-    answered(f"slot {slot_of(key)} of {address}" if address.kind is Kind.CLUSTER else str(address))
+    answered(f"slot {slot_of(key)} of {address}" if address.kind is RedisKind.CLUSTER else str(address))
 
 
 def publish_at(client: Client, key: str | bytes, channel: str, message: bytes) -> int:

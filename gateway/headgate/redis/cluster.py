@@ -17,7 +17,7 @@ from typing import Any
 from redis.crc import key_slot
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from headgate.settings.addresses.redis_url import Node, RedisKind, RedisUrl, read_url
 from headgate.settings.addresses.redis_url import shown_node as shown
 
 from .budget import left_s
@@ -33,7 +33,7 @@ MAX_REMEMBERED = 100
 
 def is_cluster(url: str) -> bool:
     """Return whether a URL names nodes of a Cluster. Raises BusRefused for an invalid URL."""
-    return read_url(url).kind is Kind.CLUSTER
+    return read_url(url).kind is RedisKind.CLUSTER
 
 
 def slot_of(key: str | bytes) -> int:

@@ -22,7 +22,7 @@ from redis.retry import Retry
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.runtime.histogram import Histogram
 from headgate.settings.addresses.origins import is_loopback
-from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
+from headgate.settings.addresses.redis_url import RedisKind, RedisUrl, read_url, shown_node
 
 from . import cluster
 from .bounded import Connection, NewestReceipts, SocketConnection, TlsConnection
@@ -39,7 +39,7 @@ Command = Sequence[str | bytes | int]
 def connection_pool(url: RedisUrl, timeout_s: float, newest: NewestReceipts | None = None, **options: Any) -> Pool:
     """Return a pool of connections to a server, or to the primary that Sentinels name. Each connection reports `newest`."""
     return Pool(
-        switch=None if url.kind is Kind.NODE else switch_of(url),
+        switch=None if url.kind is RedisKind.NODE else switch_of(url),
         newest=newest,
         db=url.database,
         username=url.username,
@@ -60,9 +60,9 @@ def connection_pool(url: RedisUrl, timeout_s: float, newest: NewestReceipts | No
 
 def _place(url: RedisUrl) -> dict[str, Any]:
     """Return the address and the class of the connections of a pool."""
-    if url.kind is Kind.SOCKET:
+    if url.kind is RedisKind.SOCKET:
         return {"connection_class": SocketConnection, "path": url.path}
-    if url.kind is Kind.SENTINELS:
+    if url.kind is RedisKind.SENTINELS:
         return {"connection_class": TlsConnection if url.tls else Connection, "discovery": discovery_of(url)}
     ((host, port),) = url.hosts
     return {"connection_class": TlsConnection if url.tls else Connection, "host": host, "port": port}
@@ -247,7 +247,7 @@ def redacted_address(url: str) -> str:
 def is_open(url: str) -> bool:
     """Return whether a Redis URL leads to another machine without a password, so that anyone who reaches it has every right."""
     address = read_url(url)
-    if address.kind is Kind.SOCKET or all(is_loopback(host) for host, _ in address.hosts):
+    if address.kind is RedisKind.SOCKET or all(is_loopback(host) for host, _ in address.hosts):
         return False
     # A client certificate (mutual TLS) identifies us without a password.
     return not (address.password or "ssl_certfile" in dict(address.options))

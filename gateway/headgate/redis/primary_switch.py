@@ -20,7 +20,7 @@ import os
 import weakref
 from typing import Any
 
-from headgate.settings.addresses.redis_url import Kind, RedisUrl
+from headgate.settings.addresses.redis_url import RedisKind, RedisUrl
 
 # A little below the second between two fences, so that each fence of an idle gateway asks.
 ASK_EVERY_S = 0.9
@@ -158,10 +158,10 @@ def switch_of(url: RedisUrl) -> PrimarySwitch:
     if known is None:
         if len(_switches) >= MAX_ADDRESSES:
             _switches.clear()
-        if url.kind is Kind.SENTINELS:
+        if url.kind is RedisKind.SENTINELS:
             every_s = ASK_EVERY_SENTINEL_TLS_S if dict(url.sentinel).get("tls", url.tls) else ASK_EVERY_SENTINEL_S
         else:
-            every_s = ASK_EVERY_SOCKET_S if url.kind is Kind.SOCKET else ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
+            every_s = ASK_EVERY_SOCKET_S if url.kind is RedisKind.SOCKET else ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
         known = _switches.setdefault(url, PrimarySwitch(every_s))
     return known
 

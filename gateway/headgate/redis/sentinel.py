@@ -42,14 +42,14 @@ LEAST_SILENCE_S = 0.2
 SECOND_TIMEOUT_S = 0.1
 
 
-class Answer(NamedTuple):
+class SentinelAnswer(NamedTuple):
     """The primary, and the epoch of the failover that promoted it."""
 
     epoch: int
     node: Node
 
 
-def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
+def newest_of(known: SentinelAnswer | None, answers: Sequence[SentinelAnswer], sentinels: int) -> SentinelAnswer | None:
     """Return the answer that counts, from the last answers of some of the Sentinels; None without any.
 
     Two Sentinels that name the same failover but different servers disagree permanently. They watch different servers under one
@@ -70,9 +70,9 @@ class Discovery:
 
     def __init__(self, address: RedisUrl) -> None:
         self.address = address
-        self._newest: Answer | None = None
+        self._newest: SentinelAnswer | None = None
         self._newest_s = 0.0  # when a Sentinel last named `newest`
-        self._last: dict[Node, Answer] = {}  # the last answer of each Sentinel
+        self._last: dict[Node, SentinelAnswer] = {}  # the last answer of each Sentinel
         self._turn = 0
         self._silent_until_s: dict[Node, float] = {}
         self._faults: dict[Node, str] = {}  # why the last question to a Sentinel brought no primary
@@ -91,7 +91,7 @@ class Discovery:
         once, and the first Sentinel may be busy with the failover. Raises redis.ConnectionError: none answers, or none knows a
         running primary of that name.
         """
-        known, answers = self._newest, list[Answer]()
+        known, answers = self._newest, list[SentinelAnswer]()
         if known is not None and monotonic() - self._newest_s < ASK_EVERY_SENTINEL_S:
             return known.node
         left = left_s()
@@ -122,7 +122,7 @@ class Discovery:
     def _is_silent(self, sentinel: Node) -> bool:
         return self._silent_until_s.get(sentinel, 0.0) > monotonic()
 
-    def _counted(self, answers: Sequence[Answer]) -> Answer:
+    def _counted(self, answers: Sequence[SentinelAnswer]) -> SentinelAnswer:
         """Return the answer that counts, from one or more fresh answers."""
         # Compared with the present state, because other connections may have asked during the wait.
         newest = newest_of(self._newest, list(self._last.values()), len(self.address.hosts))
@@ -132,7 +132,7 @@ class Discovery:
             self._newest_s = monotonic()
         return newest
 
-    def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
+    def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[SentinelAnswer]:
         """Ask the Sentinels in turn. Each gets its share of the remaining time, at most ASK_TIMEOUT_S."""
         end_s, longest_s = monotonic() + within_s, ASK_TIMEOUT_S
         for index, sentinel in enumerate(sentinels):
@@ -164,7 +164,7 @@ class Discovery:
             return next(iter(faults.values()))
         return ", ".join(f"{shown_node(node)}: {fault}" for node, fault in faults.items())
 
-    def _ask(self, sentinel: Node, wait_s: float) -> Answer | str:
+    def _ask(self, sentinel: Node, wait_s: float) -> SentinelAnswer | str:
         """Return the answer of a Sentinel, or why it has none.
 
         Raises redis.ConnectionError, redis.TimeoutError: it does not answer.
@@ -191,7 +191,7 @@ def discovery_of(address: RedisUrl) -> Discovery:
     return Discovery(address)
 
 
-def read_answer(state: Any, node: Any) -> Answer | None:
+def read_answer(state: Any, node: Any) -> SentinelAnswer | None:
     """Return the answer in two replies of a Sentinel, as redis-py shapes them; None if it knows no running primary.
 
     Once it has seen the promotion, it names the new primary, while the state is still the old one's, up or down.
@@ -202,7 +202,7 @@ def read_answer(state: Any, node: Any) -> Answer | None:
     named = (host.decode() if isinstance(host, bytes) else str(host)), int(port)
     is_promoted = named != (str(state["ip"]), int(state["port"]))
     is_up = state["is_master"] and not state["is_sdown"] and not state["is_odown"]
-    return Answer(int(state["config-epoch"]), named) if is_promoted or is_up else None
+    return SentinelAnswer(int(state["config-epoch"]), named) if is_promoted or is_up else None
 
 
 def fault_of(state: Any) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from headgate.errors import BusUnavailable
-from headgate.settings.addresses.redis_url import Kind, read_url, shown_node
+from headgate.settings.addresses.redis_url import RedisKind, read_url, shown_node
 
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool
@@ -89,7 +89,7 @@ class SubscriberLink:
         if self._closed:
             self._open_socket()
         url = self._url
-        if url.kind is Kind.CLUSTER:
+        if url.kind is RedisKind.CLUSTER:
             topology = cluster_topology(url)
             node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
             self._address, url = shown_node(node), url.at(node)
@@ -212,7 +212,7 @@ class SubscriberLink:
         for reply in replies:
             if isinstance(reply, self._error_reply):
                 refusal = redis.ResponseError(str(reply))
-                if self._url.kind is Kind.CLUSTER and reply_of(refusal)[0] == "MOVED":
+                if self._url.kind is RedisKind.CLUSTER and reply_of(refusal)[0] == "MOVED":
                     raise unavailable(f"{self._address} does not own the slot any more", "MOVED")
                 raise translate(refusal, self._address)
         return replies

@@ -4,7 +4,7 @@ In: a request and a deadline. Out: the head of the final answer, and as much of 
 base of urllib3 and requests, treats every 1xx but 100 as the answer, but clients must skip them (RFC 9110, section 15.2).
 This module follows no redirect and reads no proxy from the environment.
 
-A status line counts as the answer (`Head`), even if the rest of the head or the body fails.
+A status line counts as the answer (`AnswerHead`), even if the rest of the head or the body fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BadAnswer(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class AnswerHead:
     """The status and headers of an answer, in order, with names in lower case. A truncated head has no headers."""
 
     status: int
@@ -43,7 +43,7 @@ class Head:
         return next((value for key, value in self.headers if key == name), "")
 
 
-class HttpConnection:
+class ClientConnection:
     """Owns a connected socket. For one thread or greenlet.
 
     Args:
@@ -64,7 +64,7 @@ class HttpConnection:
         """Whether another request may follow. The answer must be complete and last, and both sides must keep the connection."""
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE and not self._http.trailing_data[0]
 
-    def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, deadline_s: float) -> Head:
+    def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, deadline_s: float) -> AnswerHead:
         """Send a request and return the head of the final answer. `deadline_s` covers both, on the monotonic clock.
 
         Args:
@@ -129,14 +129,16 @@ class HttpConnection:
         """Close the socket. Idempotent."""
         self._sock.close()
 
-    def _read_head(self, deadline_s: float) -> Head:
+    def _read_head(self, deadline_s: float) -> AnswerHead:
         # A copy, because h11 discards bytes that it cannot parse, and they may hold the status line.
         head, room = bytearray(self._http.trailing_data[0]), MAX_HEAD_BYTES
         try:
             while True:
                 event = self._http.next_event()
                 if isinstance(event, h11.Response):
-                    return Head(event.status_code, tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers))
+                    return AnswerHead(
+                        event.status_code, tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers)
+                    )
                 if isinstance(event, h11.InformationalResponse):
                     head = bytearray(self._http.trailing_data[0])
                 elif event is h11.NEED_DATA:
@@ -153,7 +155,7 @@ class HttpConnection:
         except (OSError, h11.ProtocolError) as error:
             if match := _STATUS_LINE.match(head):
                 self._broke_off = True
-                return Head(int(match[1]))
+                return AnswerHead(int(match[1]))
             if isinstance(error, h11.ProtocolError) or (
                 bytes(head[:5]) not in (b"", b"HTTP/") and isinstance(error, ConnectionResetError)
             ):
@@ -180,13 +182,13 @@ def left_s(deadline_s: float, now: Callable[[], float]) -> float:
 
 
 @contextmanager
-def open_connection(scheme: str, host: str, port: int, deadline_s: float) -> Iterator[HttpConnection]:
+def open_connection(scheme: str, host: str, port: int, deadline_s: float) -> Iterator[ClientConnection]:
     """Yield a connection, then close it. TLS checks the certificate. Resolving the name may exceed the deadline."""
     sock = socket.create_connection((host, port), left_s(deadline_s, time.monotonic))
     try:
         if scheme == "https":
             sock.settimeout(left_s(deadline_s, time.monotonic))
             sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
-        yield HttpConnection(sock)
+        yield ClientConnection(sock)
     finally:
         sock.close()

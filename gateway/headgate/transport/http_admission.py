@@ -115,7 +115,7 @@ class HttpConnections:
         return next((connection for connection in self._at.get(address, ()) if connection in self._waiting), None)
 
 
-class Admission:
+class HttpAdmission:
     """See the module. `pause` stops accepting for some seconds."""
 
     def __init__(self, limits: HttpLimits, pause: Callable[[float], object]) -> None:

@@ -17,7 +17,7 @@ from wsgiref.types import WSGIApplication
 from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, sleep, spawn
 from headgate.runtime.metrics import HTTP_CONNECTIONS
 
-from .http_admission import EXHAUSTED, Admission
+from .http_admission import EXHAUSTED, HttpAdmission
 from .http_connection import HttpConnection
 from .http_limits import BACKLOG, HttpLimits
 from .http_routes import NeverWaits, Routes
@@ -66,7 +66,7 @@ class HTTPServer:
         self._watcher: Watcher | None = None
         self.leave_s: Callable[[], float] | None = None
         self.max_accept = 32
-        self.admission = Admission(limits or HttpLimits(), self._pause)
+        self.admission = HttpAdmission(limits or HttpLimits(), self._pause)
         self.connections = self.admission.connections
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._tls = ssl_context or (tls_context(**tls) if tls else None)

@@ -8,43 +8,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import BusRefused, SettingsError
-from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url
+from headgate.settings.addresses.redis_url import RedisKind, RedisUrl, read_url
 from headgate.settings.settings import Settings
 
 
 @pytest.mark.parametrize(
     ("url", "value"),
     [
-        ("redis://host", RedisUrl(Kind.SERVER, False, (("host", 6379),))),
-        ("valkey://host", RedisUrl(Kind.SERVER, False, (("host", 6379),))),
-        ("valkeys://host:1", RedisUrl(Kind.SERVER, True, (("host", 1),))),
-        ("redis:///3", RedisUrl(Kind.SERVER, False, (("localhost", 6379),), database=3)),
-        ("REDISS://Host:1/0/", RedisUrl(Kind.SERVER, True, (("host", 1),))),
-        ("redis://u:p%2F%23@h?db=2", RedisUrl(Kind.SERVER, False, (("h", 6379),), database=2, username="u", password="p/#")),
-        ("redis://:p[w]@h", RedisUrl(Kind.SERVER, False, (("h", 6379),), password="p[w]")),
-        ("redis://:a@b@h", RedisUrl(Kind.SERVER, False, (("h", 6379),), password="a@b")),
-        ("redis://h?username=u&password=p%20w", RedisUrl(Kind.SERVER, False, (("h", 6379),), username="u", password="p w")),
-        ("redis://[0:0::1]:7/1", RedisUrl(Kind.SERVER, False, (("::1", 7),), database=1)),
-        ("redis://h?protocol=3&socket_timeout=5&retry_on_timeout=yes", RedisUrl(Kind.SERVER, False, (("h", 6379),))),
+        ("redis://host", RedisUrl(RedisKind.SERVER, False, (("host", 6379),))),
+        ("valkey://host", RedisUrl(RedisKind.SERVER, False, (("host", 6379),))),
+        ("valkeys://host:1", RedisUrl(RedisKind.SERVER, True, (("host", 1),))),
+        ("redis:///3", RedisUrl(RedisKind.SERVER, False, (("localhost", 6379),), database=3)),
+        ("REDISS://Host:1/0/", RedisUrl(RedisKind.SERVER, True, (("host", 1),))),
+        ("redis://u:p%2F%23@h?db=2", RedisUrl(RedisKind.SERVER, False, (("h", 6379),), database=2, username="u", password="p/#")),
+        ("redis://:p[w]@h", RedisUrl(RedisKind.SERVER, False, (("h", 6379),), password="p[w]")),
+        ("redis://:a@b@h", RedisUrl(RedisKind.SERVER, False, (("h", 6379),), password="a@b")),
+        ("redis://h?username=u&password=p%20w", RedisUrl(RedisKind.SERVER, False, (("h", 6379),), username="u", password="p w")),
+        ("redis://[0:0::1]:7/1", RedisUrl(RedisKind.SERVER, False, (("::1", 7),), database=1)),
+        ("redis://h?protocol=3&socket_timeout=5&retry_on_timeout=yes", RedisUrl(RedisKind.SERVER, False, (("h", 6379),))),
         (
             "rediss://h?ssl_cert_reqs=CERT_NONE&ssl_check_hostname=no",
-            RedisUrl(Kind.SERVER, True, (("h", 6379),), options=(("ssl_cert_reqs", "none"), ("ssl_check_hostname", False))),
+            RedisUrl(RedisKind.SERVER, True, (("h", 6379),), options=(("ssl_cert_reqs", "none"), ("ssl_check_hostname", False))),
         ),
         (
             "unix://u:p@/run/a%20b%40c?db=4",
-            RedisUrl(Kind.SOCKET, False, (), path="/run/a b@c", database=4, username="u", password="p"),
+            RedisUrl(RedisKind.SOCKET, False, (), path="/run/a b@c", database=4, username="u", password="p"),
         ),
-        ("redis+sentinel://a,b:1/main/2", RedisUrl(Kind.SENTINELS, False, (("a", 26379), ("b", 1)), primary="main", database=2)),
+        (
+            "redis+sentinel://a,b:1/main/2",
+            RedisUrl(RedisKind.SENTINELS, False, (("a", 26379), ("b", 1)), primary="main", database=2),
+        ),
         (
             "rediss+sentinel://ana:pa%40ss@s1:1,[::1]:2/my%20main/3?sentinel_username=sam&sentinel_password=s%26&sentinel_tls=no"
             "&ssl_ca_certs=ca.pem",
             RedisUrl(
-                *(Kind.SENTINELS, True, (("s1", 1), ("::1", 2)), "", "my main", 3, "ana", "pa@ss", (("ssl_ca_certs", "ca.pem"),)),
+                *(
+                    RedisKind.SENTINELS,
+                    True,
+                    (("s1", 1), ("::1", 2)),
+                    "",
+                    "my main",
+                    3,
+                    "ana",
+                    "pa@ss",
+                    (("ssl_ca_certs", "ca.pem"),),
+                ),
                 sentinel=(("username", "sam"), ("password", "s&"), ("tls", False)),
             ),
         ),
-        ("rediss+cluster://a,b:1/0", RedisUrl(Kind.CLUSTER, True, (("a", 6379), ("b", 1)))),
-        ("redis://straße.example", RedisUrl(Kind.SERVER, False, (("xn--strae-oqa.example", 6379),))),
+        ("rediss+cluster://a,b:1/0", RedisUrl(RedisKind.CLUSTER, True, (("a", 6379), ("b", 1)))),
+        ("redis://straße.example", RedisUrl(RedisKind.SERVER, False, (("xn--strae-oqa.example", 6379),))),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

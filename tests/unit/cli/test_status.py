@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from headgate.cli.main import main
 from headgate.cli.status import _show
 from headgate.consumers.work.groups import GroupStatus
-from headgate.diagnosis.overview import GatewayState, NamespaceState, Overview, RedisState
+from headgate.diagnosis.overview import GatewayState, NamespaceState, Overview, RedisOverview
 
 SEEN = Overview(
     1_800_000_000.0,
-    RedisState("Redis 7.2.4 at h:6379", 1023, 2**40, 12, 40),
+    RedisOverview("Redis 7.2.4 at h:6379", 1023, 2**40, 12, 40),
     [GatewayState(f"web-{number}/7", "0.1.0", "n", 1200, 90000, -3) for number in range(25)],
     [NamespaceState("n", 25, 1, "e", 500, 400, 1536, 864_000.0, 300.0)],
     [

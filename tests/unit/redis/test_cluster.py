@@ -12,7 +12,7 @@ from headgate.redis import cluster
 from headgate.redis.client import call, database, open_client
 from headgate.redis.cluster import Topology, is_cluster, key_of, read_slots, slot_of
 from headgate.redis.connections import redacted_address
-from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from headgate.settings.addresses.redis_url import Node, RedisKind, RedisUrl, read_url
 from headgate.settings.settings import Settings
 from tests.support.processes import in_child
 from tests.support.redis_server import DEADLINE_S
@@ -38,7 +38,7 @@ class Nodes:
 
 def topology(nodes: Nodes, *seeds: Node) -> Topology:
     # A separate name, because a process remembers the nodes of each Cluster.
-    address = RedisUrl(Kind.CLUSTER, False, (*seeds, (f"unknown{next(_names)}", 1)))
+    address = RedisUrl(RedisKind.CLUSTER, False, (*seeds, (f"unknown{next(_names)}", 1)))
     return Topology(address, nodes.ask)
 
 
@@ -52,7 +52,7 @@ def test_a_child_that_is_forked_while_a_thread_asks_asks_itself() -> None:
             ended.wait(DEADLINE_S)
         return [[0, 16383, [b"a", 1, b"id"]]]
 
-    cluster = Topology(RedisUrl(Kind.CLUSTER, False, ((f"unknown{next(_names)}", 1),)), ask)
+    cluster = Topology(RedisUrl(RedisKind.CLUSTER, False, ((f"unknown{next(_names)}", 1),)), ask)
     thread = threading.Thread(target=cluster.owner, args=(0,))
     thread.start()
     assert asked.wait(DEADLINE_S)
@@ -77,7 +77,7 @@ def test_each_node_has_the_credentials_and_options_of_the_url(url: str, plain: s
     assert is_cluster(url)
     assert Settings.read({"HEADGATE_REDIS_URL": url}).redis_url == url
     address = read_url(url)
-    assert address.at(address.hosts[0]) == replace(read_url(plain), kind=Kind.NODE)
+    assert address.at(address.hosts[0]) == replace(read_url(plain), kind=RedisKind.NODE)
 
 
 def test_an_address_shows_no_secret() -> None:
@@ -174,7 +174,7 @@ def test_another_node_is_asked_each_time() -> None:
 def test_a_node_that_is_no_seed_answers_when_all_seeds_are_gone() -> None:
     """Also for a later connection in the same process."""
     nodes = Nodes(a=[(0, 9, C)])
-    address = RedisUrl(Kind.CLUSTER, False, (A,), path=str(next(_names)))
+    address = RedisUrl(RedisKind.CLUSTER, False, (A,), path=str(next(_names)))
     Topology(address, nodes.ask).owner(0)
     nodes.answers = {"c": [(0, 9, C)]}
     assert Topology(address, nodes.ask).owner(0) == C

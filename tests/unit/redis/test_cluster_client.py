@@ -15,7 +15,7 @@ from headgate.redis.client import call, check_server, mixed, versions
 from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from headgate.settings.addresses.redis_url import Node, RedisKind, RedisUrl, read_url
 from tests.support.processes import in_child
 from tests.support.redis_server import DEADLINE_S
 
@@ -100,7 +100,7 @@ class World:
         self.nodes = {node: ScriptedNode(node) for node in (A, B, C)}
         self.slots: Sequence[tuple[int, int, Node]] = [(0, HALF - 1, A), (HALF, 16383, B)]
         self.asked = 0
-        address = RedisUrl(Kind.CLUSTER, False, (A, B), path=str(id(self)))
+        address = RedisUrl(RedisKind.CLUSTER, False, (A, B), path=str(id(self)))
 
         def ask(_: Node) -> Any:
             self.asked += 1

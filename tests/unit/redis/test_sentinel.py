@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.redis.connections import connection_pool, redacted_address
-from headgate.redis.sentinel import Answer, newest_of, read_answer
+from headgate.redis.sentinel import SentinelAnswer, newest_of, read_answer
 from headgate.settings.addresses.redis_url import read_url
 
 
@@ -16,7 +16,7 @@ def test_no_secret_is_shown() -> None:
     assert "hidden" not in repr(connection_pool(read_url(url), 1))
 
 
-OLD, NEW, OTHER = Answer(1, ("old", 6379)), Answer(2, ("new", 6379)), Answer(2, ("other", 6379))
+OLD, NEW, OTHER = SentinelAnswer(1, ("old", 6379)), SentinelAnswer(2, ("new", 6379)), SentinelAnswer(2, ("other", 6379))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,9 @@ OLD, NEW, OTHER = Answer(1, ("old", 6379)), Answer(2, ("new", 6379)), Answer(2, 
         (NEW, [OTHER, OLD, OLD], NEW),
     ],
 )
-def test_the_newest_failover_counts(known: Answer | None, answers: list[Answer], counts: Answer | None) -> None:
+def test_the_newest_failover_counts(
+    known: SentinelAnswer | None, answers: list[SentinelAnswer], counts: SentinelAnswer | None
+) -> None:
     """Of three Sentinels that disagree, some may lag, and some not answer."""
     assert newest_of(known, answers, 3) == counts
 
@@ -49,9 +51,9 @@ def test_a_sentinel_names_the_new_primary_as_soon_as_it_is_promoted() -> None:
     """The state is the old one's for a second more, be it up or not; an old primary without a connection is none."""
     state = {"ip": "old", "port": 6379, "config-epoch": 2, "is_master": True, "is_sdown": False, "is_odown": False}
     down = {**state, "is_sdown": True}
-    assert read_answer(state, (b"old", b"6379")) == Answer(2, ("old", 6379))
+    assert read_answer(state, (b"old", b"6379")) == SentinelAnswer(2, ("old", 6379))
     assert read_answer(down, ("old", 6379)) is None
-    assert read_answer(down, ["new", 6379]) == Answer(2, ("new", 6379))
+    assert read_answer(down, ["new", 6379]) == SentinelAnswer(2, ("new", 6379))
     assert read_answer({**state, "is_master": False}, ("old", 6379)) is None
     for broken in (None, (), ValueError("no such master")):
         assert read_answer(state, broken) is None

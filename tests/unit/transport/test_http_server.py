@@ -19,7 +19,13 @@ from structlog.testing import capture_logs
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import http_admission, http_server
-from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission, HttpConnections
+from headgate.transport.http_admission import (
+    ACCEPT_AGAIN_S,
+    EXHAUSTED_LOG_S,
+    PLACES_TAKEN_PAUSE_S,
+    HttpAdmission,
+    HttpConnections,
+)
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import BACKLOG, HttpLimits
@@ -51,7 +57,7 @@ class Door:
 
     def __init__(self, **limits: Any) -> None:
         self.pauses: list[float] = []
-        self.admission = Admission(HttpLimits(**limits), self.pauses.append)
+        self.admission = HttpAdmission(HttpLimits(**limits), self.pauses.append)
         self.taken: list[Connection] = []
         self._listener = socket.socket()
 

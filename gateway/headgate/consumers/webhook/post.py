@@ -22,7 +22,7 @@ from email.utils import parsedate_to_datetime
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
-from headgate.runtime.http_exchange import BadAnswer, HttpConnection, left_s
+from headgate.runtime.http_exchange import BadAnswer, ClientConnection, left_s
 from headgate.runtime.tls_files import refuses_certificate
 from headgate.settings.addresses.http_target import Target
 
@@ -54,7 +54,7 @@ Connect = Callable[[Resolved, float], socket.socket]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """The status of an answer, and the seconds of its `Retry-After` (None: missing or invalid)."""
 
     status: int
@@ -109,11 +109,11 @@ class HttpPost:
         self._target, self._timeout_s, self._allowed, self._final = target, timeout_s, allowed or Allowed(), final
         self._resolve, self._connect_to, self._now = resolve, connect, now
         self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
-        self._connection: HttpConnection | None = None
+        self._connection: ClientConnection | None = None
         self._opened_s = self._used_s = self._single_until_s = 0.0
         self._pause = Pause()
 
-    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> HttpAnswer:
         """Send one request and return the answer with any status. `path` is the target's if None.
 
         Raises:
@@ -141,7 +141,7 @@ class HttpPost:
             self._connection.close()
         self._connection = None
 
-    def _exchange(self, headers: Mapping[str, str], body: bytes, path: str, deadline_s: float) -> Answer:
+    def _exchange(self, headers: Mapping[str, str], body: bytes, path: str, deadline_s: float) -> HttpAnswer:
         kept, sent = self._kept(), False
         try:
             connection = kept or self._open(deadline_s)
@@ -167,9 +167,9 @@ class HttpPost:
             self._used_s = self._now()
             if not connection.reusable or self._used_s < self._single_until_s:
                 self.close()
-        return Answer(head.status, read_retry_after(head.header("retry-after"), time.time()))
+        return HttpAnswer(head.status, read_retry_after(head.header("retry-after"), time.time()))
 
-    def _kept(self) -> HttpConnection | None:
+    def _kept(self) -> ClientConnection | None:
         """Return the open connection if it may be reused; otherwise close it."""
         now_s = self._now()
         if self._connection is not None and now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S:
@@ -179,14 +179,14 @@ class HttpPost:
         self.close()
         return None
 
-    def _open(self, deadline_s: float) -> HttpConnection:
+    def _open(self, deadline_s: float) -> ClientConnection:
         opened_s = self._now()
         sock = self._open_socket(self._addresses(), deadline_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             sock.settimeout(left_s(deadline_s, self._now))
             sock = self._tls.wrap_socket(sock, server_hostname=self._target.host)
-        self._connection, self._opened_s = HttpConnection(sock, self._now), opened_s
+        self._connection, self._opened_s = ClientConnection(sock, self._now), opened_s
         return self._connection
 
     def _addresses(self) -> list[Resolved]:
@@ -210,7 +210,7 @@ class HttpPost:
         raise failed
 
 
-def judge(answer: Answer, origin: str) -> None:
+def judge(answer: HttpAnswer, origin: str) -> None:
     """Return if the event is done, by the Standard Webhooks specification.
 
     Args:

@@ -5,7 +5,7 @@ an answer repeats, which is one task, or one page of a batch consumer. While Red
 answers, waits and tries again, with jitter. SystemExit from the consumer's code counts as any other fault, so the thread never
 ends.
 
-While it is busy, another thread calls `keep`, so that no other worker gets the work (`Leases`).
+While it is busy, another thread calls `keep`, so that no other worker gets the work (`TaskLeases`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Together:
         self.succeeded_s = -math.inf
 
 
-class Leases:
+class TaskLeases:
     """The leases of one worker, which another thread renews (`keep`) while the worker is busy.
 
     A lock is held while leases move, so a task cannot move between its release and its answer. Work that lasts longer than a
@@ -187,7 +187,7 @@ class Worker:
         self._group_ahead_s = 0.0
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
         self._waiting = 0
-        self._leases = Leases(self._lease_ms)
+        self._leases = TaskLeases(self._lease_ms)
         self._routing: Routing | None = None
         self.trouble: str | None = None
 
@@ -230,7 +230,7 @@ class Worker:
         self._store.interrupt()
 
     def keep(self, store: Store) -> None:
-        """As `Leases.keep`."""
+        """As `TaskLeases.keep`."""
         self._leases.keep(store, awake_or_asleep_s())
 
     def _begin(self) -> Consumer:

@@ -28,7 +28,7 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime import metrics
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
-from headgate.settings.addresses.redis_url import Kind, read_url
+from headgate.settings.addresses.redis_url import RedisKind, read_url
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
 from . import actions as out
@@ -112,7 +112,7 @@ class Bus:
         self._url = redis_url
         self._settings, self._receiver = settings, receiver
         self._sharded = is_cluster(redis_url)
-        self._primary_check_s = SENTINEL_CHECK_S if read_url(redis_url).kind is Kind.SENTINELS else PRIMARY_CHECK_S
+        self._primary_check_s = SENTINEL_CHECK_S if read_url(redis_url).kind is RedisKind.SENTINELS else PRIMARY_CHECK_S
         self._log = self.open_log()
         self.database = database = self._log.database
         limits = (settings.max_payload_bytes, settings.fence_interval_s)

@@ -29,7 +29,7 @@ MAX_WAIT_MS = 1000
 _STRIDE = 100  # clients after which the loop runs
 
 
-class Verdict(IntEnum):
+class PageAnswer(IntEnum):
     """The answer of a client. The greatest one counts if several tabs share a connection."""
 
     NOTHING = 0
@@ -44,22 +44,22 @@ class _OpenQuestion:
 
     def __init__(self, question: HandledQuestion) -> None:
         self.question = question
-        self.verdicts: dict[Client, Verdict] = {}
+        self.answers: dict[Client, PageAnswer] = {}
         self.handled = 0
         self.asked_all = False
         self.complete = Signal()
 
     def take(self, client: Client, answer: Handled) -> None:
-        before = self.verdicts.get(client)
+        before = self.answers.get(client)
         if before is None:
             return
-        self.verdicts[client] = max(before, verdict(answer, self.question))
-        self.handled += before < Verdict.HANDLED == self.verdicts[client]
+        self.answers[client] = max(before, page_answer(answer, self.question))
+        self.handled += before < PageAnswer.HANDLED == self.answers[client]
         self.check_complete()
 
     def check_complete(self) -> None:
         """Set `complete` if every client answered `handled`. After any other answer, another tab may still answer."""
-        if self.asked_all and self.handled == len(self.verdicts):
+        if self.asked_all and self.handled == len(self.answers):
             self.complete.set()
 
 
@@ -88,15 +88,15 @@ class Handling:
             open_question.complete.wait(min(question.wait_ms, MAX_WAIT_MS) / 1000)
         finally:
             del self._questions[number]
-        counts = Counter(open_question.verdicts.values())
+        counts = Counter(open_question.answers.values())
         return [
             AtBrowsers(
                 clients=len(audience),
-                handled=counts[Verdict.HANDLED],
-                unhandled=counts[Verdict.UNHANDLED],
-                behind=counts[Verdict.BEHIND] + behind,
-                unknown=counts[Verdict.UNKNOWN],
-                unanswered=counts[Verdict.NOTHING],
+                handled=counts[PageAnswer.HANDLED],
+                unhandled=counts[PageAnswer.UNHANDLED],
+                behind=counts[PageAnswer.BEHIND] + behind,
+                unknown=counts[PageAnswer.UNKNOWN],
+                unanswered=counts[PageAnswer.NOTHING],
                 not_asked=max(0, len(audience) - MAX_ASKED),
             )
         ]
@@ -119,7 +119,7 @@ class Handling:
             if client.state.arriving or namespace.had(client) < offset:
                 behind += 1
                 continue
-            open_question.verdicts[client] = Verdict.NOTHING
+            open_question.answers[client] = PageAnswer.NOTHING
             if not client.asked:
                 client.asked = number
                 client.connection.offer_control(frame)
@@ -130,12 +130,12 @@ class Handling:
         return behind
 
 
-def verdict(answer: Handled, question: HandledQuestion) -> Verdict:
-    """Return the verdict of an answer."""
+def page_answer(answer: Handled, question: HandledQuestion) -> PageAnswer:
+    """Return what an answer says about the event."""
     if answer.epoch != question.epoch:
-        return Verdict.UNKNOWN
+        return PageAnswer.UNKNOWN
     if answer.handled:
-        return Verdict.HANDLED
+        return PageAnswer.HANDLED
     if answer.offset < question.offset:
-        return Verdict.BEHIND
-    return Verdict.UNKNOWN if question.offset <= answer.since else Verdict.UNHANDLED
+        return PageAnswer.BEHIND
+    return PageAnswer.UNKNOWN if question.offset <= answer.since else PageAnswer.UNHANDLED

@@ -35,7 +35,7 @@ PORT, SENTINEL_PORT = 6379, 26379
 MAX_SHOWN = 40
 
 
-class Kind(Enum):
+class RedisKind(Enum):
     """The kind of server at the hosts of a URL."""
 
     SERVER = "server"
@@ -48,13 +48,13 @@ class Kind(Enum):
 # From RFC 3986, appendix B. Newer versions of urlsplit refuse an IPv6 address in a list of hosts.
 _URL = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
 _SCHEMES = {
-    **dict.fromkeys(("redis", "valkey"), (Kind.SERVER, False)),
-    **dict.fromkeys(("rediss", "valkeys"), (Kind.SERVER, True)),
-    "unix": (Kind.SOCKET, False),
-    "redis+sentinel": (Kind.SENTINELS, False),
-    "rediss+sentinel": (Kind.SENTINELS, True),
-    "redis+cluster": (Kind.CLUSTER, False),
-    "rediss+cluster": (Kind.CLUSTER, True),
+    **dict.fromkeys(("redis", "valkey"), (RedisKind.SERVER, False)),
+    **dict.fromkeys(("rediss", "valkeys"), (RedisKind.SERVER, True)),
+    "unix": (RedisKind.SOCKET, False),
+    "redis+sentinel": (RedisKind.SENTINELS, False),
+    "rediss+sentinel": (RedisKind.SENTINELS, True),
+    "redis+cluster": (RedisKind.CLUSTER, False),
+    "rediss+cluster": (RedisKind.CLUSTER, True),
 }
 
 
@@ -102,7 +102,7 @@ class RedisUrl:
     `hosts` are (host, port), empty for a socket. `options` are arguments of redis-py's connections.
     """
 
-    kind: Kind
+    kind: RedisKind
     tls: bool
     hosts: tuple[Node, ...]
     path: str = ""
@@ -114,16 +114,16 @@ class RedisUrl:
     sentinel: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        if self.kind is Kind.SOCKET:
+        if self.kind is RedisKind.SOCKET:
             return self.path
         shown = ", ".join(map(shown_node, self.hosts))
-        if self.kind is Kind.SENTINELS:
+        if self.kind is RedisKind.SENTINELS:
             return f"{self.primary} of the Sentinels {shown}"
-        return f"the Cluster of {shown}" if self.kind is Kind.CLUSTER else shown
+        return f"the Cluster of {shown}" if self.kind is RedisKind.CLUSTER else shown
 
     def at(self, node: Node) -> RedisUrl:
         """Return the URL of a node of this Cluster with these credentials and options."""
-        return replace(self, kind=Kind.NODE, hosts=(node,))
+        return replace(self, kind=RedisKind.NODE, hosts=(node,))
 
 
 def shown_node(node: Node) -> str:
@@ -153,8 +153,8 @@ def read_url(url: str) -> RedisUrl:
         kind,
         tls,
         _hosts(places, raw_path, kind, has_credentials=bool(at)),
-        path=_socket_path(path) if kind is Kind.SOCKET else "",
-        primary=_primary(path) if kind is Kind.SENTINELS else "",
+        path=_socket_path(path) if kind is RedisKind.SOCKET else "",
+        primary=_primary(path) if kind is RedisKind.SENTINELS else "",
         database=_database(path, kind, given),
         **_credentials(userinfo, given),
         options=tuple(
@@ -164,9 +164,9 @@ def read_url(url: str) -> RedisUrl:
     )
 
 
-def _options(query: str, kind: Kind, tls: bool) -> dict[str, Any]:
+def _options(query: str, kind: RedisKind, tls: bool) -> dict[str, Any]:
     allowed = dict(_COMMON) | _OVERRULED
-    if kind is Kind.SENTINELS:
+    if kind is RedisKind.SENTINELS:
         allowed |= _SENTINEL
     if tls or "sentinel_tls" in query:
         allowed |= _TLS
@@ -194,18 +194,18 @@ def _options(query: str, kind: Kind, tls: bool) -> dict[str, Any]:
     return values
 
 
-def _hosts(places: str, path: str, kind: Kind, *, has_credentials: bool) -> tuple[Node, ...]:
-    if kind is Kind.SOCKET:
+def _hosts(places: str, path: str, kind: RedisKind, *, has_credentials: bool) -> tuple[Node, ...]:
+    if kind is RedisKind.SOCKET:
         if places:
             raise _wrong("names a host before the path of its socket; expected unix:///path")
         return ()
     if not places:
-        if kind is Kind.SERVER and path.strip("/") and not has_credentials:
+        if kind is RedisKind.SERVER and path.strip("/") and not has_credentials:
             return (("localhost", PORT),)
         raise _wrong(f"names no host; expected {FORMS}")
-    if kind is Kind.SERVER:
+    if kind is RedisKind.SERVER:
         return (_host(places, PORT),)
-    default_port = SENTINEL_PORT if kind is Kind.SENTINELS else PORT
+    default_port = SENTINEL_PORT if kind is RedisKind.SENTINELS else PORT
     return tuple(_host(place, default_port) for place in places.split(","))
 
 
@@ -238,11 +238,11 @@ def _primary(path: str) -> str:
     return primary
 
 
-def _database(path: str, kind: Kind, given: Mapping[str, Any]) -> int:
+def _database(path: str, kind: RedisKind, given: Mapping[str, Any]) -> int:
     text = path.removeprefix("/")
-    if kind is Kind.SOCKET:
+    if kind is RedisKind.SOCKET:
         text = ""
-    elif kind is Kind.SENTINELS:
+    elif kind is RedisKind.SENTINELS:
         text = text.partition("/")[2]
     text = text.removesuffix("/")
     if text and not re.fullmatch(r"\d{1,9}", text, re.ASCII):
@@ -250,7 +250,7 @@ def _database(path: str, kind: Kind, given: Mapping[str, Any]) -> int:
     if text and given.get("db", int(text)) != int(text):
         raise _wrong("names two databases, one in its path and one in the option db")
     database = int(text or given.get("db", 0))
-    if kind is Kind.CLUSTER and database:
+    if kind is RedisKind.CLUSTER and database:
         raise _wrong(f"names database {database}, and a Cluster has only database 0")
     return database
 

@@ -11,7 +11,7 @@ from headgate.errors import InvalidRequest
 from headgate.events.wire.requests import Handled, read_handled
 from headgate.node.namespace import Namespace
 from headgate.node.requests import handling as module
-from headgate.node.requests.handling import Handling, Verdict, verdict
+from headgate.node.requests.handling import Handling, PageAnswer, page_answer
 from headgate.redis.questions import AtBrowsers, HandledQuestion, total
 
 QUESTION = HandledQuestion("notifications", "e2", 10, "orders.1", 0)
@@ -126,8 +126,8 @@ def test_handled_is_said_only_by_a_page_that_says_it_in_the_epoch_of_the_questio
     handled: bool, epoch: str | None, offset: int, since: int
 ) -> None:
     """Whatever else it says."""
-    found = verdict(Handled(1, handled, since, epoch, offset), QUESTION)
-    assert (found is Verdict.HANDLED) == (handled and epoch == "e2")
+    found = page_answer(Handled(1, handled, since, epoch, offset), QUESTION)
+    assert (found is PageAnswer.HANDLED) == (handled and epoch == "e2")
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ class Handshake:
         """Cache the identity that the token proved with these keys."""
         self._proven = (keys, identity)
 
+    def forget(self) -> None:
+        """Forget the cached identity."""
+        self._proven = None
+
     def kept(self, keys: object = None) -> Identity | None:
         """Return the identity cached for these keys, or for any keys with None."""
         proven = self._proven

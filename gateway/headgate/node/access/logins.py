@@ -146,13 +146,19 @@ class Logins:
 
         `address` is the result of `address_of`, if the caller already has it.
         `again` is for a caller of the HTTP API, which may present this token many times. Signature and claims are then verified
-        once. It may have an API key instead.
+        once. It may have an API key instead. A handshake whose token they have proved is no login, so the limit of failed logins
+        does not apply to it until it is refused.
 
         Raises:
             Unauthorized: with the reason.
             UnknownNamespace: this gateway does not serve it.
             LimitReached: `failed_logins`. This address has failed too often, and the authenticator is not called.
         """
+        if again and handshake.kept() is not None:
+            try:
+                return self.identified(handshake, again=True)
+            except Unauthorized:
+                handshake.forget()  # from now on it is a login again, which counts and may be throttled
         if address is None:
             address = address_of(handshake.environ, self._settings.proxies)
         under_way = self._begin(address)

@@ -490,6 +490,34 @@ def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: p
     assert refusal() == "expired"
 
 
+def test_a_handshake_that_has_proved_its_token_is_no_login_until_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures at its address do not stop it. Once it is revoked, its own requests are failed logins, which count."""
+    monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: NOW_S)
+    revoked: list[str] = []
+
+    def check(identity: Identity) -> None:
+        if identity.user in revoked:
+            raise Unauthorized(UnauthorizedReason.REVOKED)
+
+    clock = HeldClock(100.0)
+    settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=2)
+    of_tokens = Logins(settings, None, check, clock, lambda: NOW_S)
+    handshake = shown(signed())
+
+    def outcome(of: Handshake) -> type:
+        try:
+            return type(of_tokens.identify(of, again=True))
+        except (Unauthorized, LimitReached) as error:
+            return type(error)
+
+    assert outcome(handshake) is Identity
+    assert [outcome(shown("bad")) for _ in range(3)] == [Unauthorized, Unauthorized, LimitReached]
+    assert (outcome(handshake), outcome(shown(signed()))) == (Identity, LimitReached)
+    clock.now_s += 1000
+    revoked.append("ana")
+    assert [outcome(handshake) for _ in range(3)] == [Unauthorized, Unauthorized, LimitReached]
+
+
 def test_an_application_is_asked_each_time() -> None:
     """No other part can know whether the application still knows the caller."""
     answers = iter([Identity("ana"), None])

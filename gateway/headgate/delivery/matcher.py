@@ -244,8 +244,8 @@ class _Topics(Generic[S]):
 
 def _literal_start(pattern: str) -> str:
     """Return the words of a pattern before its first wildcard, joined by dots."""
-    wildcards = [at for at in (pattern.find("*"), pattern.find("#")) if at >= 0]
-    return pattern[: max(0, min(wildcards) - 1)] if wildcards else pattern
+    start = pattern.partition("#")[0].partition("*")[0]
+    return pattern if start == pattern else start[:-1]  # without the dot
 
 
 class SubscriptionMatcher(Generic[S]):

@@ -56,25 +56,18 @@ def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ..
 
     The receiver must still match topics, as the `*` of a glob also matches dots, and the channel of a user has all of its topics.
     """
-    if (user := _users_within(pattern)) is None:
+    first, _, rest = pattern.partition(".")
+    if first != "#" and (first not in (USERS, "*") or not rest):
         return (_of_topics(namespace, pattern, database),)
-    own = user_channel(namespace, user, database).encode()
-    if user == "*":
-        return _of_topics(namespace, pattern, database), (_PSUBSCRIBE, own)
+    # The only user with topics that the pattern may match, or any.
+    user = "#" if first == "#" else rest.partition(".")[0]
+    if user in ("*", "#"):
+        return _of_topics(namespace, pattern, database), (_PSUBSCRIBE, user_channel(namespace, "*", database).encode())
+    own = _SUBSCRIBE, user_channel(namespace, user, database).encode()
     # A plain PUBLISH to a topic of a user reaches the clients of exactly that topic.
-    if pattern.startswith(USERS) and is_wildcard(pattern):
-        return ((_SUBSCRIBE, own),)
-    return _of_topics(namespace, pattern, database), (_SUBSCRIBE, own)
-
-
-def _users_within(pattern: str) -> str | None:
-    """Return the only user with topics that a pattern may match, "*" for any user, or None."""
-    first, *rest = pattern.split(".")
-    if first == "#":
-        return "*"
-    if first not in (USERS, "*") or not rest:
-        return None
-    return "*" if rest[0] == "#" else rest[0]
+    if first == USERS and is_wildcard(rest):
+        return (own,)
+    return _of_topics(namespace, pattern, database), own
 
 
 def _of_topics(namespace: str, pattern: str, database: int) -> Source:
@@ -125,6 +118,7 @@ class Interest:
         self._synced: set[Source] = set()
         self._leaving: set[Source] = set()  # unsubscribed from, not acknowledged by Redis
         self._only_whole = False
+        self._takes_all = False  # the target has the whole feed
         self._dirty = False  # the target must be recomputed
         self._open_topics = self._open_globs = 0  # topic sources that may bring messages, and the globs among them
         self.requested: set[Source] = set()
@@ -194,7 +188,7 @@ class Interest:
 
     def detach(self) -> None:
         """End the connection. Idempotent."""
-        self.attached = self.whole = False
+        self.attached = self.whole = self._takes_all = False
         for each in (self.requested, self._target, self._fresh, self._excess, self._acknowledged, self._synced, self._leaving):
             each.clear()
         self._broad.clear()
@@ -312,7 +306,7 @@ class Interest:
         for source in new:
             if self._cover.size and self._cover.covers(self._reach(source)):
                 continue
-            if source in self._globs:
+            if self._is_glob(source):
                 self._take_glob(source)
             else:
                 self._want(source)
@@ -332,12 +326,11 @@ class Interest:
 
     def _too_many(self) -> bool:
         # The number that led to the whole feed must halve before it leads back.
-        share = 2 if self._everything <= self._target else 1
+        share = 2 if self._takes_all else 1
         return self._globs.count * share > MAX_GLOBS or self._channels.count * share > MAX_CHANNELS
 
     def _limits_crossed(self) -> bool:
-        is_whole = self._everything <= self._target
-        return self._too_many() != is_whole and not self._only_whole and not self._everything.issubset(self._globs)
+        return self._too_many() != self._takes_all and not self._only_whole and not self._everything.issubset(self._globs)
 
     # -- the target, which should be requested ---------------------------------------------------------------------
 
@@ -395,6 +388,7 @@ class Interest:
             self._target.difference_update(self._channels.inside(self._reach(glob)))
         if not self._only_whole:
             self._target |= self._plain
+        self._takes_all = self._everything <= self._target
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
 

@@ -3,6 +3,7 @@
  *   Writer          events at the front of a read from Redis, written straight to the sockets of their clients (delivery/direct.py)
  *   page_frames     the frames of entries of the log, for clients that catch up (delivery/page_cache.py)
  *   is_surely_json  whether a payload is what event.check_json takes (events/event.py)
+ *   usual_head      the parts of the usual head of an HTTP request (transport/http_parser.py)
  *
  * Of Writer. In: replies of a subscriber connection, as hiredis makes them, and the place of the feed. Out: frames on sockets, and what
  * became of them. `Writer.take` takes messages from the front as long as each is the usual case, and leaves the first other one,
@@ -29,6 +30,7 @@
 
 #include "_native_json.h"
 #include "_native_frame.h"
+#include "_native_head.h"
 #include "_native_message.h"
 #include "_native_page.h"
 
@@ -659,6 +661,7 @@ static PyObject *surely(PyObject *module, PyObject *data)
 static PyMethodDef FUNCTIONS[] = {
     {"page_frames", page_frames, METH_VARARGS, page_frames_doc},
     {"is_surely_json", surely, METH_O, surely_doc},
+    {"usual_head", usual_head, METH_O, usual_head_doc},
     {NULL, NULL, 0, NULL},
 };
 

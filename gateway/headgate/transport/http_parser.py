@@ -15,7 +15,7 @@ is not parsed again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from headgate.installation import native
 from headgate.runtime.machine import between
 
 MAX_LINE_BYTES = 8192
@@ -50,6 +51,7 @@ LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_LENGTH_DIGITS = 18
 _LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECASE)
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t -~\x80-\xff]*+)?\r\n")
+_usual_head: Final[Callable[[bytes], tuple[str, str, dict[str, str]] | None] | None] = native("usual_head")
 # Repeated, these would make the end or the host of a request ambiguous. For Content-Type the first counts.
 _ONCE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
 
@@ -216,7 +218,7 @@ class RequestParser:
             if isinstance(read, BadRequest):
                 return self._refuse(read)
             self.block, self._last = held[:end], read
-            line = _LENGTH_LINE.search(self.block)
+            line = _LENGTH_LINE.search(self.block) if "CONTENT_LENGTH" in read.fields else None
             self._before, self._behind = (b"", b"") if line is None else (held[: line.start(1)], held[line.end(1) : end])
             request, self.is_like_last = read, False
         self.held = held[len(self.block) :]
@@ -297,6 +299,14 @@ def list_of(value: str) -> frozenset[str]:
 
 def read_head(block: bytes) -> Request | BadRequest:
     """Parse a head, which ends with an empty line."""
+    if _usual_head is not None and (usual := _usual_head(block)) is not None:
+        method, target, fields = usual
+        return _framed(method, target, True, fields)
+    return read_head_in_python(block)
+
+
+def read_head_in_python(block: bytes) -> Request | Bad:
+    """Parse a head as `read_head`, also one that the reader in C leaves, and all if it is not built."""
     if len(block) > MAX_LINE_BYTES:
         size = block.index(b"\n") + 1
         if (fault := _too_long(size, len(block) - size)) is not None:

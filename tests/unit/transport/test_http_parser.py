@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import h11
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headgate.installation import native
 from headgate.transport.http_parser import (
     END,
     MACHINE,
@@ -25,12 +26,15 @@ from headgate.transport.http_parser import (
     Request,
     RequestParser,
     _environ_name,
+    read_head,
+    read_head_in_python,
 )
 
 try:
     httptools: Any = import_module("httptools")
 except ImportError:
     httptools = None
+usual_head = native("usual_head")
 
 
 class Read(NamedTuple):
@@ -155,6 +159,30 @@ def test_what_we_read_is_what_others_read(head: bytes, body: bytes) -> None:
     for bodies, refused in readers:
         if ours.requests and not refused and bodies:
             assert bodies[0] == ours.requests[0][3], sent
+
+
+USUAL = b"GET /here?a=1 HTTP/1.1\r\nHost: test\r\nContent-type:\ta b\r\nX-A: \xe4 \r\nContent-Length: 3\r\n\r\n"
+SPOILT = st.builds(
+    lambda at, count, put: USUAL[:at] + put + USUAL[at + count :],
+    st.integers(0, len(USUAL)),
+    st.integers(0, 3),
+    st.binary(max_size=3),
+)
+
+
+@pytest.mark.skipif(usual_head is None, reason="the reader in C is not built here, or not wanted")
+@given(st.one_of(HEADS, SPOILT.filter(lambda head: head.endswith(b"\r\n\r\n"))))
+@example(USUAL)
+@example(b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d:\r\n" % number for number in range(101)) + b"\r\n")
+def test_the_reader_in_c_leaves_a_head_or_reads_it_as_the_other_does(head: bytes) -> None:
+    """It reads the usual ones, in which the headers have the same order."""
+    usual = usual_head(head)
+    assert (usual is not None) >= (head == USUAL)
+    if usual is not None:
+        outcomes = [read_head(head), read_head_in_python(head)]
+        assert outcomes[0] == outcomes[1]
+        in_c, in_python = ([*outcome.fields] if isinstance(outcome, Request) else [] for outcome in outcomes)
+        assert in_c == in_python
 
 
 GOOD_LINES = st.lists(

@@ -12,7 +12,6 @@ table has the medians and the extremes. The figures:
     memory           resident memory per idle client in a room
     joins            WebSocket handshake, CONNECT and a room: per CPU second
     slow client      200 events a second of 1 KB to 100 clients: p99 of the others, without and with one that reads nothing
-    elsewhere        events of 1 KB that another process emits by RedisManager to rooms without a member here: per CPU second
     large frame      one binary event of 20 MB to one client; no figure where it has not arrived after LARGE_S
 """
 
@@ -24,12 +23,10 @@ import select
 import socket
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from tests.support.line_program import LineProgram
@@ -38,12 +35,11 @@ from tests.support.websocket_codec import TEXT, handshake, masked
 KINDS = ("stock", "headgate")
 PAYLOAD = "x" * 100
 LARGE_BYTES, LARGE_S = 20_000_000, 10.0
-ELSEWHERE = 20_000
 SLOW_RATE, SLOW_CLIENTS, SLOW_BYTES = 200, 100, 1000
 _STAMP = re.compile(rb'\["event","(\d{20})')
 
 
-def serve(kind: str, redis_url: str | None = None) -> None:
+def serve(kind: str) -> None:
     """Serve: a line is a command and how often, and is answered with CPU seconds and resident KB."""
     from gevent import monkey
 
@@ -53,16 +49,13 @@ def serve(kind: str, redis_url: str | None = None) -> None:
     from gevent import pywsgi
     from gevent.fileobject import FileObjectThread
 
-    options: dict[str, Any] = {"ping_interval": 600}
-    if redis_url:
-        options["client_manager"] = socketio.RedisManager(redis_url)
     if kind == "stock":
-        sio: Any = socketio.Server(async_mode="gevent", **options)
+        sio: Any = socketio.Server(async_mode="gevent", ping_interval=600)
         server = pywsgi.WSGIServer(("127.0.0.1", 0), socketio.WSGIApp(sio), log=None, backlog=4096)
     else:
         from headgate.socketio import HTTPServer, Server
 
-        sio = Server(**options)
+        sio = Server(ping_interval=600)
         server = HTTPServer(("127.0.0.1", 0), socketio.WSGIApp(sio), backlog=4096)
     sids: list[str] = []
 
@@ -109,8 +102,8 @@ def _rss_kb() -> int:
 class Server(LineProgram):
     """One server process."""
 
-    def __init__(self, kind: str, *options: str) -> None:
-        super().__init__(sys.executable, "-m", "bench.dropin", "serve", kind, *options)
+    def __init__(self, kind: str) -> None:
+        super().__init__(sys.executable, "-m", "bench.dropin", "serve", kind)
         self.port = int(self.line())
 
     def spent(self) -> tuple[float, int]:
@@ -253,26 +246,6 @@ def slow(kind: str, seconds: float, *, one_is_slow: bool) -> dict[str, float]:
     return {f"p99 {with_it} a client that does not read, ms": sorted(latencies)[int(len(latencies) * 0.99)]}
 
 
-def elsewhere(kind: str, redis_url: str) -> dict[str, float]:
-    """Measure the cost of other processes' events for a server without clients for them."""
-    import socketio
-
-    outside = socketio.RedisManager(redis_url, write_only=True)
-    with Server(kind, redis_url) as server, Clients(server.port) as crowd:
-        crowd.join(1)
-        give_up = time.monotonic() + 30
-        while not crowd.bytes and time.monotonic() < give_up:  # python-socketio does not report its subscription
-            outside.emit("event", PAYLOAD, namespace="/", room="room")
-            with suppress(TimeoutError):
-                crowd.read(1, deadline_s=0.1)
-        start_s, before = server.spent()[0], crowd.bytes
-        for number in range(ELSEWHERE):
-            outside.emit("event", "x" * 1000, namespace="/", room=f"room {number % 100}")
-        outside.emit("event", PAYLOAD, namespace="/", room="room")
-        crowd.read(before + frame_bytes(len(PAYLOAD)))
-        return {"events for elsewhere per CPU second": ELSEWHERE / (server.spent()[0] - start_s)}
-
-
 def main() -> None:
     """Measure, and print a table in Markdown."""
     parser = argparse.ArgumentParser(prog="python -m bench.dropin")
@@ -280,16 +253,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
     asked = parser.parse_args()
-    from headgate.redis.embedded import start_private_redis
-
     rows: dict[str, dict[str, list[float]]] = {}
-    with tempfile.TemporaryDirectory() as folder, start_private_redis(Path(folder) / "redis") as redis:
-        for _, kind in product(range(asked.rounds), KINDS):
-            figures = rooms(kind, asked.clients, asked.seconds) | elsewhere(kind, redis.url)
-            for one_is_slow in (False, True):
-                figures |= slow(kind, asked.seconds, one_is_slow=one_is_slow)
-            for name, value in figures.items():
-                rows.setdefault(name, {}).setdefault(kind, []).append(value)
+    for _, kind in product(range(asked.rounds), KINDS):
+        figures = rooms(kind, asked.clients, asked.seconds)
+        for one_is_slow in (False, True):
+            figures |= slow(kind, asked.seconds, one_is_slow=one_is_slow)
+        for name, value in figures.items():
+            rows.setdefault(name, {}).setdefault(kind, []).append(value)
     print("| figure | python-socketio | headgate.socketio | ratio |\n|---|---|---|---|")
     for name, values in rows.items():
         middle = {kind: statistics.median(values[kind]) for kind in KINDS if kind in values}
@@ -303,6 +273,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        serve(*sys.argv[2:])
+        serve(sys.argv[2])
     else:
         main()

@@ -9,7 +9,6 @@ Nearly everything else is as in python-socketio; docs/socketio.md lists the diff
     server        the server, with outgoing packets, handlers, logs and reasons
     packet_check  the rules for packets
     rooms         a client manager's rooms, which send by the gateway's fan-out (delivery/fanout.py)
-    foreign       reads the destination of another process's event before decoding it
     member        one session as a member of rooms, with its queue and the wait for room in it
     limits        the limits of a session, and the policies of a full queue
     engine        our sessions in place of python-engineio's, for the pages that may connect (origins), and their sockets under

@@ -2,7 +2,7 @@
 
 The application emits events, and other processes send theirs by the client manager's queue (Redis and the like). An event to
 one client goes to its session. An event to a room is framed once, for the fan-out (delivery/fanout.py), which joins consecutive
-events of a room into one write. Another process's event for a room without members here is not decoded (foreign.py).
+events of a room into one write.
 
 `adopt` inserts `RoomManager` between the class of any client manager and python-socketio's `Manager`, because all call
 `Manager.emit`.
@@ -25,7 +25,6 @@ from headgate.delivery.matcher import Audience
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Turns, current, spawn
 
-from .foreign import destination_of
 from .member import Member
 
 if TYPE_CHECKING:
@@ -141,7 +140,6 @@ class RoomManager(Manager):  # type: ignore[misc]
     list.
     """
 
-    host_id: str
     _entered: dict[tuple[str, str], set[object]]
     _audiences: dict[tuple[str, object], RoomAudience]
     _listener: object
@@ -171,13 +169,13 @@ class RoomManager(Manager):  # type: ignore[misc]
         room = to or room
         rooms = self.rooms.get(namespace)
         arguments = list(data) if isinstance(data, tuple) else [] if data is None else [data]
-        if rooms is None:
-            if current() is not self._listener:
+        is_ours = current() is not self._listener
+        if rooms is None or not (is_ours or not isinstance(room, str) or room in rooms):
+            if is_ours:
                 server.eio_packets(self._packet(namespace, event, arguments))  # raises if it cannot be encoded
             return
         skipped = skip_sid if isinstance(skip_sid, list) else [] if skip_sid is None else [skip_sid]
         to_one = isinstance(room, str) and room in rooms.get(None, ())
-        may_wait = current() is not self._listener
         if callback is not None:
             # Each client's packet has a different id.
             for sid, eio_sid in list(self.get_participants(namespace, room)):
@@ -193,15 +191,15 @@ class RoomManager(Manager):  # type: ignore[misc]
                     if member is None:
                         server._send_packet(eio_sid, packet)
                     else:
-                        server.to_one(member, server.framed(packets), may_wait=may_wait and to_one)
+                        server.to_one(member, server.framed(packets), may_wait=is_ours and to_one)
             return
         packets = server.eio_packets(self._packet(namespace, event, arguments))
         if to_one and not skipped and (member := server.member(rooms[None][room])) is not None:
-            server.to_one(member, server.framed(packets), may_wait=may_wait)
+            server.to_one(member, server.framed(packets), may_wait=is_ours)
             return
         audience = self._audience(namespace, room, skipped, packets)
         if audience.members:
-            server.to_room(server.framed(packets), audience, may_wait=may_wait)
+            server.to_room(server.framed(packets), audience, may_wait=is_ours)
 
     def _packet(self, namespace: str, event: str, arguments: list[object], id_: int | None = None) -> Any:
         return self.server.packet_class(_EVENT, namespace=namespace, data=[event, *arguments], id=id_)
@@ -232,13 +230,6 @@ class RoomManager(Manager):  # type: ignore[misc]
                 for packet in packets:
                     server._send_eio_packet(eio_sid, packet)
         return RoomAudience(members)
-
-    def heeds(self, message: object) -> bool:
-        """Return whether a message from the manager's queue may be for a client here."""
-        if (destination := destination_of(message)) is None:
-            return True
-        namespace, room, host_id = destination
-        return host_id != self.host_id and room in self.rooms.get(namespace, ())  # not from this process
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -371,13 +362,8 @@ def adopting(kind: type[Manager]) -> type[RoomManager]:
 
 
 class _FromQueue:
-    """Messages from a client manager's queue. It skips those for other processes, and emits from the queue do not wait."""
-
-    heeds: Callable[[object], bool]
+    """Events from a client manager's queue, which do not wait, and are not encoded for a room without members here."""
 
     def _thread(self) -> None:
         self._listener = current()
         super()._thread()  # type: ignore[misc]
-
-    def _listen(self) -> Iterator[object]:
-        return (message for message in super()._listen() if self.heeds(message))  # type: ignore[misc]

@@ -22,9 +22,8 @@ from headgate.runtime.wsgi_servers import transport_advice
 from headgate.transport import limits
 from headgate.transport.cors import Cors
 from headgate.transport.engine import Engine
-from headgate.transport.frame_parser import POLICY
-from headgate.transport.session import Session
-from headgate.transport.session_state import SERVER_DISCONNECT
+from headgate.transport.session import Session, cut
+from headgate.transport.session_state import Reason
 
 from .limits import TransportLimits
 from .origins import origin_check
@@ -132,7 +131,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         if pkt.packet_type != MESSAGE:
             session.offer_control(frame)
         elif not session.offer(frame):
-            session.end("slow consumer", abort=True, code=POLICY, shown="slow consumer: the client queue is full")
+            cut(session)
 
     def disconnect(self, sid: str | None = None) -> None:
         """End one session or all. The disconnect handlers run in another greenlet and can still use the session."""
@@ -140,7 +139,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         if sid is None:
             self.end_all()
         elif (session := self.sessions.get(sid)) is not None:
-            session.end(SERVER_DISCONNECT)
+            session.end(Reason.SERVER_DISCONNECT)
 
     def _get_socket(self, sid: str) -> Session:
         """Return a session until it is forgotten. python-engineio forgets it before its handlers have run."""

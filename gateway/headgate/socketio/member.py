@@ -18,17 +18,14 @@ from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, Sender
-from headgate.transport.session import Session
-from headgate.transport.session_state import MOVED
+from headgate.transport.session import Session, cut
+from headgate.transport.session_state import MOVED, Reason
 from headgate.transport.timers import monotonic
 
 from .limits import Overflow
 
 if TYPE_CHECKING:
     from .server import Server
-
-SLOW_CONSUMER = "slow consumer"
-WRITE_DEADLINE = "write deadline"
 
 
 class Bundle(Frame):
@@ -104,7 +101,7 @@ class Member:
                     owner.dropped += 1
                     return
                 if owner.overflow is Overflow.DISCONNECT:
-                    self.cut()
+                    cut(session)
                     return
         sender: Sender = self
         if session.corks:
@@ -151,7 +148,7 @@ class Member:
             return
         self._write()
         if session.queue.level > 1 and session.queue.frames > len(frames):
-            self.cut()
+            cut(session)
 
     def wait_for_room(self) -> None:
         """Wait until the queue has drained or the session is over, at most for the server's deadline. Switches greenlets.
@@ -172,11 +169,11 @@ class Member:
                 sent, progress_s = self.sent, now_s  # a WebSocket has its own write deadline
             stall_s = progress_s + session.server.limits.write_deadline_s
             if now_s >= stall_s:
-                session.end(WRITE_DEADLINE, abort=True, code=POLICY, shown="write deadline: nothing was read for too long")
+                session.end(Reason.WRITE_DEADLINE, abort=True, code=POLICY, shown="write deadline: nothing was read for too long")
             elif now_s >= give_up_s:
                 if corked:
                     return
-                self.cut()
+                cut(session)
             else:
                 session.awaits_drain = True
                 self._room = self._room or Signal()
@@ -185,7 +182,3 @@ class Member:
     def _opens_after_us(self) -> bool:
         """Return whether this client and the caller are both in connect handlers, which could wait for each other."""
         return self.connection.corks > 0 and current() in self._owner.connecting
-
-    def cut(self) -> None:
-        """Disconnect a slow client."""
-        self.connection.end(SLOW_CONSUMER, abort=True, code=POLICY, shown="slow consumer: the client queue is full")

@@ -31,11 +31,12 @@ from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current, in_hub, sleep
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.transport.frame_parser import PROTOCOL_ERROR
-from headgate.transport.session import Session
+from headgate.transport.session import Session, cut
+from headgate.transport.session_state import Reason
 
 from .engine import DropInEngine, frame_of, message_packet
 from .limits import Overflow, TransportLimits
-from .member import SLOW_CONSUMER, WRITE_DEADLINE, Member, bundled
+from .member import Member, bundled
 from .packet_check import fault_of, refuse_not_json
 from .rooms import FanOut, RoomAudience, adopt
 
@@ -59,17 +60,6 @@ OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
 RESERVED_NAMES = frozenset({"connect", "disconnect", "*"})
 # The minor versions with tested private names (tests/contract/test_engineio_corners.py).
 TRIED = {"python-engineio": "4.15", "python-socketio": "5.18"}
-
-
-class Reason(socketio.Server.reason):  # type: ignore[misc]
-    """The reasons for a disconnect handler, from python-socketio and from this transport."""
-
-    SLOW_CONSUMER = SLOW_CONSUMER
-    WRITE_DEADLINE = WRITE_DEADLINE
-    PARSE_ERROR = "parse error"
-    INBOUND_FLOOD = "inbound flood"
-    HANDSHAKE_DEADLINE = "handshake deadline"
-    PAYLOAD_TOO_LARGE = "payload too large"
 
 
 @dataclass(slots=True, eq=False)
@@ -202,7 +192,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             if waits:
                 member.wait_for_room()
             elif member.connection.queue.level > 1:
-                member.cut()
+                cut(member.connection)
 
     def _send_packet(self, eio_sid: str, pkt: Packet) -> None:
         packets = self.eio_packets(pkt)
@@ -272,7 +262,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             except Exception as error:  # noqa: BLE001 - a packet class may raise anything; counted, and the client is notified
                 fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
-            session.end("parse error", code=PROTOCOL_ERROR, shown=fault)
+            session.end(Reason.PARSE_ERROR, code=PROTOCOL_ERROR, shown=fault)
             return
         try:
             if begun is None:
@@ -290,7 +280,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         if kind == socket_packet.CONNECT:
             self._handle_connect(eio_sid, namespace, packet.data)
         elif kind == socket_packet.DISCONNECT:
-            self._handle_disconnect(eio_sid, namespace, self.reason.CLIENT_DISCONNECT)
+            self._handle_disconnect(eio_sid, namespace, Reason.CLIENT_DISCONNECT)
         elif packet.attachment_count > len(packet.attachments):
             self._begun[eio_sid] = packet
         elif kind in (socket_packet.EVENT, socket_packet.BINARY_EVENT):

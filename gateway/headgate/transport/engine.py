@@ -27,7 +27,7 @@ from .http_parser import list_of
 from .limits import TransportLimits
 from .long_poll import FinalFrames, SessionClosed
 from .session import Session
-from .session_state import SERVER_DISCONNECT, TRANSPORT_ERROR
+from .session_state import Reason
 from .timers import Deadlines
 from .upgrade import UPGRADE_S, begin_upgrade
 
@@ -126,7 +126,7 @@ class Engine:
     def end_all(self) -> None:
         """End every session. Idempotent."""
         for session in list(self.sessions.values()):
-            session.end(SERVER_DISCONNECT)
+            session.end(Reason.SERVER_DISCONNECT)
 
     # -- what the drop-in adds (socketio/engine.py) --------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Engine:
     def _post(self, session: Session, environ: WSGIEnvironment, cors: Headers) -> Answer:
         limits, length = self.limits, eio.read_length(environ)
         if length > limits.max_message_bytes:
-            session.end("payload too large", code=PROTOCOL_ERROR)
+            session.end(Reason.PAYLOAD_TOO_LARGE, code=PROTOCOL_ERROR)
             raise eio.Refused(
                 eio.BAD_REQUEST, "413 Content Too Large", error=PayloadTooLarge(length, limits.max_message_bytes, "gateway")
             )
@@ -274,7 +274,7 @@ class Engine:
         try:
             session.long_poll.post(lambda: eio.split_packets(_read(environ, length).decode(), max_packets))
         except (ValueError, OSError, SessionClosed) as error:
-            session.end(TRANSPORT_ERROR)
+            session.end(Reason.TRANSPORT_ERROR)
             raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
         return _ok(b"ok", cors, content_type="text/html")
 
@@ -287,7 +287,7 @@ def _written(session: Session, body: bytes) -> Iterator[bytes]:
     try:
         yield body
     except GeneratorExit:
-        session.end(TRANSPORT_ERROR, abort=True)
+        session.end(Reason.TRANSPORT_ERROR, abort=True)
 
 
 def _read(environ: WSGIEnvironment, size: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate.events.wire.frames import Frame
 
-from .session_state import PING_TIMEOUT
+from .session_state import Reason
 
 if TYPE_CHECKING:
     from .session import Session, SessionServer
@@ -68,4 +68,4 @@ class Heartbeat:
             self.has_grace = blocked
             self._server.deadlines.after(timeout_s, self._check_pong, ping)
         else:
-            session.end(PING_TIMEOUT)
+            session.end(Reason.PING_TIMEOUT)

@@ -18,7 +18,7 @@ from headgate.runtime.loop import sleep
 from headgate.runtime.rates import TokenBucket
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
-from .session_state import CLIENT_DISCONNECT, TRANSPORT_ERROR
+from .session_state import Reason
 from .timers import monotonic
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class Inbox:
             if session.heartbeat.pong() and self.at_rest:
                 session.inbox = None  # not needed until the browser sends anything else
         elif kind == "1":
-            session.end(CLIENT_DISCONNECT, abort=True)
+            session.end(Reason.CLIENT_DISCONNECT, abort=True)
         elif kind == "2":
             session.offer_control(Frame(b"3" + packet[1:].encode()))
         elif kind != "6":
-            session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, shown="invalid packet")
+            session.end(Reason.TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, shown="invalid packet")
 
     def admit(self) -> bool:
         """Count a packet. Returns False if the session is over. A packet beyond the limit ends it."""
@@ -79,7 +79,7 @@ class Inbox:
             return True
         limits = session.server.limits
         shown = f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})"
-        session.end("inbound flood", abort=True, code=POLICY, shown=shown)
+        session.end(Reason.INBOUND_FLOOD, abort=True, code=POLICY, shown=shown)
         return False
 
     def discard(self) -> None:

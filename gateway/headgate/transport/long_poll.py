@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal
 
-from .session_state import CLIENT_DISCONNECT, MOVED, TRANSPORT_CLOSE, TRANSPORT_ERROR
+from .session_state import MOVED, Reason
 from .timers import Deadlines
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class LongPoll:
         """
         session = self._session
         if self._wake is not None:
-            session.end(TRANSPORT_ERROR)
+            session.end(Reason.TRANSPORT_ERROR)
             raise SessionClosed("another poll of this session is waiting")
         self._wake = signal = Signal()
         request.start(signal.set)
@@ -65,7 +65,7 @@ class LongPoll:
             request.stop()
             self._wake = None
         if request.aborted:
-            session.end(TRANSPORT_CLOSE, abort=True)  # whether the browser got the poll's frames is unknown
+            session.end(Reason.TRANSPORT_CLOSE, abort=True)  # whether the browser got the poll's frames is unknown
             raise SessionClosed("the browser gave the poll up")
         if session.closed:
             if not self._final_frames:
@@ -96,13 +96,13 @@ class LongPoll:
         """
         session = self._session
         if self._posting:
-            session.end(TRANSPORT_ERROR)
+            session.end(Reason.TRANSPORT_ERROR)
             raise SessionClosed("another request of this session is sending")
         self._posting = True
         try:
             for packet in read():
                 session.received(packet)
-                if session.closed and session.reason != CLIENT_DISCONNECT:
+                if session.closed and session.reason != Reason.CLIENT_DISCONNECT:
                     raise SessionClosed("a packet was not taken")
             if self._room is not None:
                 self._room.wait()

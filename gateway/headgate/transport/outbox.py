@@ -20,6 +20,7 @@ from headgate.runtime.loop import in_hub_after
 
 from .long_poll import LongPoll
 from .send_queue import LOW_WATER, ClientQueue, Sender
+from .session_state import Reason
 from .websocket import JOIN_BYTES, WebSocket
 
 # Data that waited for CONNECT follows in a separate segment. A script that takes one message per turn, like the official
@@ -87,7 +88,7 @@ class Outbox:
             if flush:
                 self.flush()
         else:
-            self.end("control lane full", hard=True)
+            self.end(Reason.SLOW_CONSUMER, hard=True)
 
     def stream(self, frames: Sequence[Frame], owner: QueueOwner) -> int:
         """Send consecutive frames of the log in one write, and queue those that the socket does not take.

@@ -21,7 +21,7 @@ from .long_poll import FinalFrames, LongPoll
 from .outbox import Outbox
 from .peer_socket import ClientSocket
 from .send_queue import ALL_BYTES, ClientQueue
-from .session_state import CLIENT_DISCONNECT, MACHINE, OVER, SERVER_DISCONNECT, TRANSPORT_CLOSE, SessionState
+from .session_state import MACHINE, OVER, Reason, SessionState
 from .timers import Deadlines, monotonic
 from .upgrade import UpgradeProbe
 from .websocket import WebSocket
@@ -90,7 +90,7 @@ class Session(Outbox):
         """Begin a session on this WebSocket, or close it if the session has ended. `unsent` is written soon and first."""
         wire = WebSocket(sock, self, self.server.deadlines, self.server.limits)
         if self.closed:
-            wire.lose(SERVER_DISCONNECT)
+            wire.lose(Reason.SERVER_DISCONNECT)
             return
         self.advance(SessionState.OPEN)
         self.wire = wire
@@ -114,7 +114,7 @@ class Session(Outbox):
             # Its CONNECT waits for us, as after a restart. Ending it would repeat the work of its handshake.
             self.server.deadlines.after(limit_s, self._check_joined)
         else:
-            self.end("handshake deadline", code=POLICY, shown=f"no CONNECT within {limit_s:g} s")
+            self.end(Reason.HANDSHAKE_DEADLINE, code=POLICY, shown=f"no CONNECT within {limit_s:g} s")
 
     # -- what the WebSocket and the polls bring -----------------------------------------------------------------------
 
@@ -197,16 +197,21 @@ class Session(Outbox):
         """Notify the application of the end, after it has handled every message. May wait."""
         self.advance(SessionState.CLOSED)
         self.inbox = self.polls = None  # they refer to the session
-        self.server.ended(self.sid, self.reason or TRANSPORT_CLOSE)
+        self.server.ended(self.sid, self.reason or Reason.TRANSPORT_CLOSE)
+
+
+def cut(session: Session) -> None:
+    """End the session of a client that reads too slowly."""
+    session.end(Reason.SLOW_CONSUMER, abort=True, code=POLICY, shown="slow consumer: the client queue is full")
 
 
 def _end_polling(session: Session, final_frames: list[Frame]) -> None:
     """Answer the waiting poll, or store the final frames for the next one, which may be on its way already."""
-    if session.reason == CLIENT_DISCONNECT:
+    if session.reason == Reason.CLIENT_DISCONNECT:
         final_frames = [_NOOP]
     if session.polls is not None and session.polls.end(final_frames):
         return
-    if session.reason in (CLIENT_DISCONNECT, SERVER_DISCONNECT):
+    if session.reason in (Reason.CLIENT_DISCONNECT, Reason.SERVER_DISCONNECT):
         session.server.final_frames.store(session.sid, final_frames)
     elif session.shown:
         session.server.final_frames.store(session.sid, session.shown)

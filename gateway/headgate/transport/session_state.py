@@ -10,11 +10,21 @@ from enum import Enum
 
 from headgate.runtime.machine import between
 
-PING_TIMEOUT = "ping timeout"
-TRANSPORT_CLOSE = "transport close"
-TRANSPORT_ERROR = "transport error"
-CLIENT_DISCONNECT = "client disconnect"
-SERVER_DISCONNECT = "server disconnect"
+
+class Reason:
+    """Why a session ended, for disconnect handlers, logs and metrics. The first five are python-socketio's."""
+
+    CLIENT_DISCONNECT = "client disconnect"
+    SERVER_DISCONNECT = "server disconnect"
+    PING_TIMEOUT = "ping timeout"
+    TRANSPORT_CLOSE = "transport close"
+    TRANSPORT_ERROR = "transport error"
+    SLOW_CONSUMER = "slow consumer"
+    WRITE_DEADLINE = "write deadline"
+    PARSE_ERROR = "parse error"
+    INBOUND_FLOOD = "inbound flood"
+    HANDSHAKE_DEADLINE = "handshake deadline"
+    PAYLOAD_TOO_LARGE = "payload too large"
 
 
 class SessionState(Enum):

@@ -25,10 +25,10 @@ from headgate.runtime.patching import NOT_PATCHED, is_patched
 
 from .cors import Cors, IsAllowed
 from .engine import Engine, OneTooMany
-from .frame_parser import POLICY, PROTOCOL_ERROR
+from .frame_parser import PROTOCOL_ERROR
 from .limits import TransportLimits
-from .session import Session
-from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
+from .session import Session, cut
+from .session_state import Reason
 from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Packet, read_packet, write_packet
 
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "ServedNamespace", "SocketIOFace"]
@@ -160,8 +160,8 @@ class SocketIOFace:
             return
         session = client.session
         if not session.offer(message_frame(b"1%b," % served.path)):
-            session.end("slow consumer", abort=True, code=POLICY, shown="slow consumer: the client queue is full")
-        self._leave(served, client, SERVER_DISCONNECT)
+            cut(session)
+        self._leave(served, client, Reason.SERVER_DISCONNECT)
 
     # -- what the engine asks (engine.Application) --------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class SocketIOFace:
                         log.exception("event handler failed", sid=session.sid)
                     return
                 fault = "packet before CONNECT"
-        session.end("parse error", code=PROTOCOL_ERROR, shown=fault)
+        session.end(Reason.PARSE_ERROR, code=PROTOCOL_ERROR, shown=fault)
 
     def over(self, sid: str, reason: str) -> None:
         """Remove the clients of an ended session, and wait for all their disconnect handlers."""
@@ -225,7 +225,7 @@ class SocketIOFace:
             return  # the sender is not a client, or is leaving
         elif kind == DISCONNECT:
             if client.leave():
-                self._leave(served, client, CLIENT_DISCONNECT)
+                self._leave(served, client, Reason.CLIENT_DISCONNECT)
         elif kind == EVENT:
             name, *arguments = cast(list[Any], packet.data)
             handler = served.requests.get(name)

@@ -16,6 +16,7 @@ from .frame_parser import NORMAL
 from .limits import TransportLimits
 from .outbox import Outbox
 from .send_queue import ALL_BYTES, ClientQueue
+from .session_state import Reason
 
 
 class Stream(Outbox):
@@ -39,7 +40,7 @@ class Stream(Outbox):
             self._wake.clear()
             self._wake.wait(wait_s)
         if is_given_up():
-            self.end("transport close", abort=True)
+            self.end(Reason.TRANSPORT_CLOSE, abort=True)
         if not self.closed:
             return self.take_frames()
         # Notices of the end are sent. The waiting events are in the log.

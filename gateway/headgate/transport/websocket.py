@@ -19,6 +19,7 @@ from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation, whole_text
 from .limits import TransportLimits
 from .peer_socket import ClientSocket, NativeSocket, close_hard, set_options
+from .session_state import Reason
 from .timers import Deadlines, monotonic
 
 # One recv. It bounds the parsing for one client before the turn of the next.
@@ -150,7 +151,7 @@ class WebSocket:
         # The owner may have ended the connection in `next_chunk`. Only the goodbye is left then.
         return self._unsent if frames is None or self.closing else memoryview(frames)
 
-    def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = "transport error") -> None:
+    def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = Reason.TRANSPORT_ERROR) -> None:
         """Write the rest of a frame, `last` (whole frames) and the close frame; linger, and close. Idempotent.
 
         The owner gets `why` before this returns, as nothing may follow a close frame (RFC 6455 section 5.5.1).
@@ -187,7 +188,7 @@ class WebSocket:
         self._sock.close()
         if owner is not None:
             if isinstance(reason, OSError):
-                reason = f"transport error: {reason.strerror or type(reason).__name__}"
+                reason = f"{Reason.TRANSPORT_ERROR}: {reason.strerror or type(reason).__name__}"
             owner.websocket_lost(reason)
 
     def _readable(self) -> None:
@@ -199,7 +200,7 @@ class WebSocket:
             self.lose(error)
             return
         if not data:
-            self.lose("transport close")
+            self.lose(Reason.TRANSPORT_CLOSE)
         elif self.closing:
             self._lingered += len(data)
             if self._lingered > LINGER_BYTES:
@@ -222,7 +223,7 @@ class WebSocket:
                 if opcode is Opcode.TEXT or opcode is Opcode.BINARY:
                     owner.received(payload)
                 elif opcode is Opcode.CLOSE:
-                    self.close(NORMAL, why="transport close")
+                    self.close(NORMAL, why=Reason.TRANSPORT_CLOSE)
                 elif owner.control_received() and opcode is Opcode.PING:  # pongs and fragments count too, as they cost parsing
                     # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3), so a flood of pings does not
                     # queue.
@@ -252,7 +253,7 @@ class WebSocket:
             return
         left_s = self.progress_s + self._limits.write_deadline_s - monotonic()
         if left_s <= 0:
-            self.lose("write deadline", hard=True)
+            self.lose(Reason.WRITE_DEADLINE, hard=True)
         else:
             self._timing = True
             self._deadlines.after(left_s, self._check_progress)

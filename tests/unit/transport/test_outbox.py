@@ -166,7 +166,7 @@ def test_a_full_control_lane_ends_the_session(line: Line) -> None:
     assert not line.session.closed
     line.session.offer_control(Frame(b"2"))
 
-    assert line.session.reason == "control lane full"
+    assert line.session.reason == "slow consumer"
 
 
 def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Line) -> None:

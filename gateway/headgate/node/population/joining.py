@@ -31,7 +31,7 @@ from headgate.runtime.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.session import Session
-from headgate.transport.session_state import CLIENT_DISCONNECT
+from headgate.transport.session_state import Reason
 from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
 from headgate.transport.stream import Stream
 
@@ -335,8 +335,8 @@ class Joining:
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
             self._admission.leave(client)
             self.streams -= isinstance(connection, Stream)
-            namespace.leave(session, in_order=reason == CLIENT_DISCONNECT)
-            if reason == CLIENT_DISCONNECT and not isinstance(connection, Stream):
+            namespace.leave(session, in_order=reason == Reason.CLIENT_DISCONNECT)
+            if reason == Reason.CLIENT_DISCONNECT and not isinstance(connection, Stream):
                 # It is no longer counted, so its connection must not stay forever.
                 self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")
 

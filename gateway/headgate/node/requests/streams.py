@@ -32,6 +32,7 @@ from headgate.settings.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import STATUS_LINES, Answer, error_answer, http_error, status_of
 from headgate.transport.http_connection import HttpConnection
+from headgate.transport.session_state import Reason
 from headgate.transport.socketio_face import Later, RequestHandler, SocketIOFace
 from headgate.transport.stream import Stream
 
@@ -85,7 +86,7 @@ class Streams:
     def close(self) -> None:
         """End every stream. Idempotent."""
         for stream in list(self._open):
-            stream.end("server disconnect")
+            stream.end(Reason.SERVER_DISCONNECT)
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request for one of the two paths. Switches greenlets."""
@@ -173,7 +174,7 @@ class Streams:
 
     def _over(self, namespace: Namespace, stream: Stream) -> None:
         self._open.discard(stream)
-        stream.end("transport close", abort=True)
+        stream.end(Reason.TRANSPORT_CLOSE, abort=True)
         self._joining.leave(namespace, stream.sid, stream.reason or "")
 
     def _events(self, stream: Stream, text: StreamText, watch: PollWatch) -> Generator[bytes, None, None]:

@@ -182,7 +182,6 @@ class TestSocketIO:
         [
             (socketio.Manager, "_generate_ack_id", ["self", "sid", "callback"]),
             (socketio.PubSubManager, "_thread", ["self"]),
-            (socketio.PubSubManager, "_listen", ["self"]),
         ],
     )
     def test_our_client_managers_override_what_theirs_call(self, kind: Any, name: str, expected: list[str]) -> None:

@@ -15,8 +15,6 @@ from headgate.transport import socketio_packet
 
 # For one binary event. python-socketio would accept as many as the packet announces.
 MAX_ATTACHMENTS = 1024
-# python-socketio inserts attachments by recursion.
-MAX_BINARY_DEPTH = 100
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 
 
@@ -44,7 +42,7 @@ def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> st
         return "packet with attachments, of which this server's packets have none"
     if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
         return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
-    return None if _placeholders_valid(data, packet.attachment_count) else "placeholder without an attachment"
+    return None
 
 
 def refuse_not_json(text: str, namespace: str = "/") -> None:
@@ -56,24 +54,3 @@ def refuse_not_json(text: str, namespace: str = "/") -> None:
         return
     if re.search("NaN|Infinity", _STRING.sub("", text if namespace == "/" else text.partition(",")[2])):
         raise ValueError("NaN and infinities are not JSON, and a browser disconnects at them: send null, or a text")
-
-
-def _placeholders_valid(data: object, attachments: int) -> bool:
-    """Return whether every placeholder names an attachment. python-socketio checks this only after the last attachment."""
-    level: list[object] = [data]
-    inner: list[object] = []
-    for _ in range(MAX_BINARY_DEPTH):
-        for value in level:
-            if isinstance(value, list):
-                inner += value
-            elif isinstance(value, dict):
-                if value.get("_placeholder") and "num" in value:
-                    number = value["num"]
-                    if type(number) is not int or not 0 <= number < attachments:
-                        return False
-                else:
-                    inner += value.values()
-        if not inner:
-            return True
-        level, inner = inner, []
-    return False

@@ -251,6 +251,11 @@ class Server(socketio.Server):  # type: ignore[misc]
                 fault = "attachment expected"
             elif len(data) + sum(map(len, begun.attachments)) > most:
                 fault = f"attachments of more than {most} bytes together"
+            else:
+                try:
+                    packet = begun if begun.add_attachment(data) else None
+                except Exception:  # noqa: BLE001 - an IndexError, TypeError or RecursionError; counted, and the client is notified
+                    fault = "placeholder without an attachment"
         elif isinstance(data, bytes) and self._has_attachments:
             fault = "binary message without a binary packet before it"
         else:
@@ -264,12 +269,11 @@ class Server(socketio.Server):  # type: ignore[misc]
         if fault is not None:
             session.end(Reason.PARSE_ERROR, code=PROTOCOL_ERROR, shown=fault)
             return
+        if packet is None:
+            return  # more attachments follow
+        self._begun.pop(eio_sid, None)
         try:
-            if begun is None:
-                self._dispatch(eio_sid, packet)
-            elif begun.add_attachment(data):
-                del self._begun[eio_sid]
-                self._dispatch(eio_sid, begun)
+            self._dispatch(eio_sid, packet)
         except Exception:  # noqa: BLE001 - application code
             # The session stays, as in stock python-socketio.
             self._failed("event handler failed", eio_sid)

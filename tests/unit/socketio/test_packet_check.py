@@ -3,7 +3,7 @@
 import pytest
 from socketio.packet import Packet
 
-from headgate.socketio.packet_check import MAX_ATTACHMENTS, MAX_BINARY_DEPTH, fault_of
+from headgate.socketio.packet_check import MAX_ATTACHMENTS, fault_of
 
 PLACEHOLDER = '{"_placeholder":true,"num":0}'
 
@@ -35,12 +35,6 @@ def test_a_packet_as_clients_send_it_has_no_fault(packet: str) -> None:
         ("3[1]", "acknowledgement without the id of an event"),
         ('50-["blob"]', "number of attachments not between 1 and 1024"),
         (f'5{MAX_ATTACHMENTS + 1}-["blob"]', "number of attachments not between 1 and 1024"),
-        ('51-["blob",{"_placeholder":true,"num":7}]', "placeholder without an attachment"),
-        ('51-["blob",{"_placeholder":true,"num":-1}]', "placeholder without an attachment"),
-        ('51-["blob",{"_placeholder":true,"num":"a"}]', "placeholder without an attachment"),
-        ('51-["blob",{"_placeholder":true,"num":true}]', "placeholder without an attachment"),
-        ('51-["blob",{"in":[{"here":{"_placeholder":true,"num":1}}]}]', "placeholder without an attachment"),
-        ('51-["blob",' + "[" * MAX_BINARY_DEPTH + "]" * MAX_BINARY_DEPTH + "]", "placeholder without an attachment"),
     ],
 )
 def test_a_malformed_packet_is_told_its_fault(packet: str, expected: str) -> None:

@@ -189,6 +189,8 @@ class TestEvents:
             ('42["message",' + "[" * 100_000 + "]" * 100_000 + "]",),
             ('451-["message",{"_placeholder":true,"num":0}]', '42["message"]'),
             ('451-["message",{"_placeholder":true,"num":7}]', b"\x01"),
+            ('451-["message",{"in":[{"_placeholder":true,"num":"a"}]}]', b"\x01"),
+            ('451-["message",' + "[" * 900 + "]" * 900 + "]", b"\x01"),
             ('451-["message"]', b"\x01", b"\x02"),
         ],
         ids=lambda messages: str(messages)[:40],

@@ -19,6 +19,7 @@ from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.transport.peer_address import address_of
 from headgate_server.api.gate import Gate
 
+EXPECTED = "expected `Authorization: Bearer <API key or token>`"
 # After a slower body, its sender is identified again, because a body may take minutes, and rights end within two seconds.
 SLOW_BODY_S = 1.0
 # Refusals that may be different in another namespace, where the application may decide otherwise.
@@ -39,7 +40,7 @@ def _handshake(namespace: str, environ: Mapping[str, Any]) -> Handshake:
     header = str(environ.get("HTTP_AUTHORIZATION", ""))
     kind, _, token = header.partition(" ")
     if header and kind.lower() != "bearer":
-        raise Unauthorized(Reason.MALFORMED, "expected `Authorization: Bearer <token>`")
+        raise Unauthorized(Reason.MALFORMED, EXPECTED)
     if not header:
         _refuse_other_sites()
     return Handshake(namespace, {"token": token.strip()} if header else {}, environ)
@@ -80,6 +81,8 @@ def first_known(
             if _is_final(error, handshake):
                 break
     assert first is not None  # a gateway serves at least one namespace
+    if isinstance(first, Unauthorized) and first.reason is Reason.NO_AUTHENTICATOR and not environ.get("HTTP_AUTHORIZATION"):
+        raise Unauthorized(Reason.NO_TOKEN, EXPECTED)  # which an API key satisfies, without an authenticator
     raise first
 
 

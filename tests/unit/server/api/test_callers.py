@@ -1,6 +1,7 @@
 """The caller of a request whose body names the namespace: which namespaces are tried."""
 
 import pytest
+from flask import Flask
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Unauthorized
@@ -36,6 +37,12 @@ def test_a_wrong_key_or_token_is_one_failed_login(token: str, reason: Reason, is
     with pytest.raises(Unauthorized):
         first_known(gate, NAMESPACES, {"HTTP_AUTHORIZATION": f"Bearer {token}"}, shown)
     assert gate.asked == ["b" if is_known else "a"]
+
+
+def test_a_caller_without_a_header_learns_of_it() -> None:
+    """An API key needs no authenticator, so the lack of one is not the fault."""
+    with Flask("api").test_request_context("/"), pytest.raises(Unauthorized, match="expected `Authorization: Bearer <API key"):
+        first_known(RefusingGate(Reason.NO_AUTHENTICATOR), NAMESPACES, {})
 
 
 @pytest.mark.parametrize(

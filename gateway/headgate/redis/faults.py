@@ -176,7 +176,8 @@ def _translated(error: BaseException, where: str, asked: str) -> HeadgateError:
     if code in _PASSING:
         return unavailable(f"{where}: {_MEANING.get(code, code)}{detail}", code)
     if unknown := _UNKNOWN_COMMAND.fullmatch(text):
-        return refused(f"the server at {where} does not know the command {unknown[1]}; needed: {NEEDED}", code)
+        needed = NEEDED.replace("7.0", "7.2") if unknown[1] == "WAITAOF" else NEEDED
+        return refused(f"the server at {where} does not know the command {unknown[1]}; needed: {needed}", code)
     if code in _MEANING or isinstance(error, redis.AuthenticationError):
         return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{detail}", code)
     if isinstance(error, redis.ConnectionError | OSError | ImportError):

@@ -19,8 +19,6 @@ from .output import echo, paint, print_json, wants_json
 if TYPE_CHECKING:
     from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
     from headgate.events.event import Event
-    from headgate.redis.lineage import Entry
-    from headgate.redis.log import EventLog
     from headgate.redis.log_walk import Gap
     from headgate.redis.questions import AtBrowsers
 
@@ -60,8 +58,7 @@ def tail(pattern: str, since: str | None, times: bool | None, count: int | None,
     from headgate.services.subscriber import MAX_WAIT_S, Subscriber
     from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-    begin = None if since is None else read_since(since, time.time())
-    after = max(begin, 1) - 1 if isinstance(begin, int) else begin
+    after = None if since is None else _after(read_since(since, time.time()))
     url = redis_url or find_redis_url()
     shows_times = sys.stdout.isatty() if times is None else times
     left = count
@@ -125,19 +122,28 @@ def replay(pattern: str, since: str | None, until: str | None, namespace: str, r
     """
     import time
 
-    from headgate.events.topic import check_pattern
     from headgate.redis.log import EventLog
+    from headgate.redis.log_walk import Gap
+    from headgate.services.publisher import find_redis_url
+    from headgate.services.subscriber import OLDEST, Subscriber
 
     now_s = time.time()
     begin, end = (None if text is None else read_since(text, now_s) for text in (since, until))
-    check_pattern(pattern)
-    log = EventLog(namespace, need_namespace(redis_url, namespace))
+    after = OLDEST if begin is None else _after(begin)
+    url = redis_url or find_redis_url()
+    log = EventLog(namespace, need_namespace(url, namespace))
     if end is None:
         last = log.end()[1]
     else:
-        last = end if isinstance(end, int) else _first(log, end) - 1
-    for event in log.events(pattern, 1 if begin is None else _begin(log, begin), last, _warn_aside):
-        echo(_event_line(event))
+        last = end if isinstance(end, int) else log.first_since(round(end.timestamp() * 1000)) - 1
+    with Subscriber(url, pattern, since=after, namespace=namespace, wait_s=0) as events:
+        for item in events:
+            if isinstance(item, Gap):
+                echo(_gap_line(item), err=True)
+            elif (item.offset or 0) > last:
+                break
+            else:
+                echo(_event_line(item))
 
 
 def _warn_if_unknown(url: str, namespace: str) -> None:
@@ -155,23 +161,9 @@ def _warn_if_unknown(url: str, namespace: str) -> None:
         pass
 
 
-def _first(log: EventLog, time: datetime) -> int:
-    """Return the offset of the first event from that time on. Waits for Redis."""
-    return log.first_since(round(time.timestamp() * 1000))
-
-
-def _begin(log: EventLog, since: int | datetime) -> int:
-    """Return the offset of the first event. Report a given one that the log does not hold."""
-    if not isinstance(since, int):
-        return _first(log, since)
-    first = max(since, 1)
-    entries, newest = log.page(first - 1, None, 1), log.end()[1]
-    oldest = entries[0].offset if entries else newest + 1
-    if oldest > first:
-        echo(f"the log no longer holds the events from offset {first} to {oldest - 1}", err=True)
-    elif first > newest + 1:
-        echo(f"offset {first} is beyond the newest event of this log, {newest}", err=True)
-    return first
+def _after(begin: int | datetime) -> int | datetime:
+    """Return the start for a Subscriber, which starts after an offset."""
+    return max(begin, 1) - 1 if isinstance(begin, int) else begin
 
 
 def _gap_line(gap: Gap) -> str:
@@ -181,12 +173,6 @@ def _gap_line(gap: Gap) -> str:
         "quarantined": f"set aside the event at offset {gap.first}",
         "rolled_back": f"Redis has lost the events {offsets}",
     }.get(gap.reason, "the log is another one")
-
-
-def _warn_aside(entry: Entry) -> None:
-    """Report a log entry that cannot be delivered."""
-    assert entry.error is not None
-    echo(f"set aside the event at offset {entry.offset}: {entry.error.message}", err=True)
 
 
 def _event_line(event: Event) -> bytes:

@@ -6,16 +6,14 @@ Offsets are contiguous, so a missing offset inside a page is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
-
-import msgspec
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
 from headgate.events.event import ID_COUNTS_S, Event, check_event_id, check_json
 from headgate.events.sender import read_sender
-from headgate.events.topic import check_topic, matches
+from headgate.events.topic import check_topic
 from headgate.events.traceparent import read_traceparent
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -23,8 +21,8 @@ from .client import Client, call, call_all, call_at, call_many, check_primary, d
 from .connections import Command
 from .faults import reading
 from .functions import VERSION, call_function, ensure_loaded
-from .keys import epochs_key, head_key, log_key
-from .lineage import Entry, Extent, Head, Lineage, alone, read_lineage
+from .keys import head_key, log_key
+from .lineage import Entry, Extent, Head, Lineage, read_lineage
 from .registry import count_elsewhere
 
 # A page is large enough for cheap round trips per event, and small enough to hold (100 × 64 KiB at the default limit).
@@ -271,30 +269,6 @@ class EventLog:
         is_cut = first > 1 and first == self._edge("XRANGE", "-", "+")
         since_ms = time_or_zero(entries[0][1].get(b"time", b"")) if is_cut else begin_ms
         return (self.end()[1] - first + 1) / max((now_ms - since_ms) / 1000, 0.001)
-
-    def events(
-        self, pattern: str, first: int, upto: int | None = None, aside: Callable[[Entry], None] = lambda entry: None
-    ) -> Iterator[Event]:
-        """Yield the matching events from offset `first` to `upto`, or to the end of the log at the time it is reached.
-
-        `aside` is called with each entry that cannot be delivered.
-        """
-        line, after = self._line(), first - 1
-        while page := self.page(after, upto):
-            for entry in page:
-                if entry.event is None:
-                    aside(entry)
-                elif matches(pattern, entry.event.topic):
-                    yield msgspec.structs.replace(entry.event, epoch=line.epoch_at(entry.offset))
-            after = page[-1].offset
-
-    def _line(self) -> Lineage:
-        """Return the line that leads to the log's epoch, by plain commands. A user who may not read older epochs gets none."""
-        epoch, _ = self.end()
-        with suppress(BusRefused):
-            epochs: Mapping[bytes, bytes] = call(self._client, "HGETALL", epochs_key(self._namespace))
-            return _lineage(epoch, [part for pair in epochs.items() for part in pair])
-        return alone(epoch)
 
     def _edge(self, command: str, begin: str, end: str) -> int:
         entries = call(self._client, command, self._key, begin, end, "COUNT", 1)

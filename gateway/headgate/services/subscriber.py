@@ -236,7 +236,7 @@ class Subscriber:
                 now_s = monotonic()
                 if since_s is None:
                     since_s = now_s
-                    log.warning("waiting for Redis: %s", "; ".join(error.lines()))
+                    log.warning("waiting for Redis: %s", "; ".join(error.lines()) if self._walk is None else error.message)
                 if not self._closed.is_set() and now_s - since_s + pause_s > self._patience_s:
                     raise
             drop_idle(self._client)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_replay_names_the_epoch_of_each_events_receipt(run: Run, redis_client: C
         ("1", "the log no longer holds the events from offset 1 to 2\n", [3, 4]),
         ("3", "", [3, 4]),
         ("5", "", []),
-        ("6", "offset 6 is beyond the newest event of this log, 4\n", []),
+        ("6", "headgate: invalid request: since=5: it is beyond the newest event of this log, 4\n", []),
         ("2023-11-14", "", [3, 4]),
     ],
 )
@@ -81,6 +82,22 @@ def test_a_position_that_the_log_does_not_hold_is_reported(
     ended = run("replay", "#", "--since", since)
     assert (offsets(ended.stdout), ended.stderr) == (written, says)
     assert run("replay", "#").stderr == ""
+
+
+def test_replay_reports_what_is_trimmed_while_it_reads(run: Run, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its place."""
+    write_log(redis_client, [1_700_000_000_000] * 300)
+    page = EventLog.raw_page
+
+    def trimming(log: EventLog, after: int, *rest: Any, **options: Any) -> Any:
+        if after == 100:
+            call(redis_client, "XTRIM", keys.log_key("notifications"), "MINID", "151-0")
+        return page(log, after, *rest, **options)
+
+    monkeypatch.setattr(EventLog, "raw_page", trimming)
+    ended = run("replay", "#")
+    assert offsets(ended.stdout) == [*range(1, 101), *range(151, 301)]
+    assert ended.stderr == "the log no longer holds the events from offset 101 to 150\n"
 
 
 def test_tail_reports_a_position_that_the_log_does_not_hold(run: Run, redis_client: Client) -> None:
@@ -99,7 +116,7 @@ def test_an_event_that_cannot_be_delivered_is_told_and_passed_over(run: Run, red
     call(redis_client, "HSET", keys.head_key("notifications"), "offset", 4)
     ended = run("replay", "#")
     assert offsets(ended.stdout) == [1, 2, 3]
-    assert ended.stderr.startswith("set aside the event at offset 4: ")
+    assert ended.stderr == "set aside the event at offset 4\n"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])

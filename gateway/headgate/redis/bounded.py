@@ -1,8 +1,8 @@
 """Connections of redis-py that respect a call's budget (budget.py) and follow their address to another server.
 
 In: redis-py's arguments, and a switch (primary_switch.py). Out: connections. Their `connect` and `read_response` wait no longer
-than the rest of the budget. This covers each address of the host, each reply while connecting and the reply to a command, but not
-name resolution, which has the system's limits. This file uses only one private name of redis-py.
+than the rest of the budget. This covers each address of the host, each reply while connecting and the reply to a command, even if
+it comes byte by byte, but not name resolution, which has the system's limits. This file uses only one private name of redis-py.
 
 A new connection logs in, chooses its database, reports receipts and asks which server it leads to in one round trip, because
 redis-py would take one for each. Over TLS it always has a reply by then: a server of TLS 1.3 sends session tickets after the
@@ -31,7 +31,7 @@ import redis.connection
 
 from headgate.settings.addresses.redis_url import shown_node
 
-from .budget import left_s, wait_s
+from .budget import check_left, left_s, wait_s
 from .faults import LOCKED_OUT, NO_FUNCTION, NO_PERMISSION, reply_of
 from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, PrimarySwitch
 
@@ -64,7 +64,30 @@ _ANONYMOUS_DRIVER: dict[str, Any] = (
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-_parser: dict[str, Any] = {}
+
+
+_Default: Any = redis.connection.DefaultParser  # one of two classes, which mypy takes for a variable
+
+
+class _Parser(_Default):  # type: ignore[misc]
+    """redis-py's parser. With hiredis, a reply in many pieces ends with the budget; without, each piece has its own limit."""
+
+    _pieces = 0
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Return the next reply."""
+        self._pieces = 0
+        return super().read_response(*arguments, **options)
+
+    def read_from_socket(self, *arguments: Any, **options: Any) -> Any:
+        """Wait for a piece. Raises TimeoutError before a further one if no time is left."""
+        if self._pieces:
+            check_left()
+        self._pieces += 1
+        return super().read_from_socket(*arguments, **options)
+
+
+_parser: dict[str, Any] = {"parser_class": _Parser}
 
 
 def read_with(parser_class: type) -> None:

@@ -119,6 +119,13 @@ def wait_s(usual_s: float) -> float | None:
     return max(left, 0.0) if budget.is_patient or left < usual_s else None
 
 
+def check_left() -> None:
+    """Raise TimeoutError if the current call has no time left."""
+    left = left_s()
+    if left is not None and left <= 0:
+        raise TimeoutError("no time left for the rest of the reply")
+
+
 def renew() -> None:
     """Restart the time without an answer, because Redis is at work on the current call."""
     budget = _active()

@@ -16,6 +16,8 @@ import hiredis
 import redis
 from redis.connection import DefaultParser
 
+from .budget import check_left
+
 CLOSED = "Connection closed by server."
 
 
@@ -67,16 +69,20 @@ class Replies:
         Raises:
             redis.ConnectionError: the connection is closed, or the reply says that Redis cannot serve now.
             redis.InvalidResponse: it is not a reply.
-            OSError: the connection broke, or nothing came in time.
+            OSError: the connection broke, or nothing came in time, or the rest of a reply not within the budget.
         """
         sock, reader = self._sock, self._reader
         if reader is None:
             raise redis.ConnectionError(CLOSED)
-        while (reply := reader.gets()) is False:
+        reply = reader.gets()
+        while reply is False:
             size = sock.recv_into(self._buffer)
             if not size:
                 raise redis.ConnectionError(CLOSED)
             reader.feed(self._buffer, 0, size)
+            reply = reader.gets()
+            if reply is False:
+                check_left()
         first = reply[0] if type(reply) is list and reply else reply
         if isinstance(first, redis.ConnectionError):
             raise first

@@ -158,6 +158,30 @@ def test_connecting_counts_however_many_servers_are_silent(form: str) -> None:
     assert took_s < 1.0  # one attempt at each of three servers took 1.5 s, and there were two
 
 
+def test_a_reply_that_comes_byte_by_byte_ends_with_the_budget() -> None:
+    """Though something comes within each wait."""
+
+    def drip(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.sendall(b"$1000000\r\n")
+            while True:
+                connection.sendall(b"x")
+                time.sleep(0.01)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection = listener.accept()[0]
+                connection.recv(1)  # Redis never speaks first
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        with Publisher(f"redis://127.0.0.1:{listener.getsockname()[1]}", timeout_s=BUDGET_S) as publisher:
+            assert SILENT in outcome(lambda: publisher.publish("a", 1))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
 def test_an_answer_to_another_part_of_the_process_lets_publishers_try(stopped: EmbeddedRedis) -> None:
     """As a gateway's bus, which is up again before a probe is due. Openings, refusals and closings are counted for its metric."""
     counted: list[Counted] = []

@@ -8,6 +8,7 @@ import gevent.socket
 import pytest
 import redis
 
+from headgate.redis import budget
 from headgate.redis.replies import Replies
 
 Pair = tuple[Replies, socket.socket]
@@ -32,6 +33,16 @@ def test_a_reply_comes_whole_however_it_is_cut(pair: Pair) -> None:
     server.sendall(b"+OK\r\n:1\r\n")
 
     assert [replies.read_response() for _ in range(3)] == [[7, b"abc"], b"OK", 1]
+
+
+def test_the_rest_of_a_reply_ends_with_the_budget(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though something comes within each wait."""
+    replies, server = pair
+    monkeypatch.setattr(budget, "left_s", lambda: -0.1)
+    server.sendall(b"+whole\r\n$3\r\na")
+    assert replies.read_response() == b"whole"
+    with pytest.raises(TimeoutError):
+        replies.read_response()
 
 
 def test_an_error_is_returned_and_one_of_a_server_that_cannot_serve_is_raised(pair: Pair) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from headgate.events.topic import user_of
 from headgate.settings.options import Kind, number, option
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
+from .pause import Pause
 from .templates import BODY, TEMPLATE, TITLE, message_faults, read_message
 from .values import FUNCTION_NAME, VARIABLE, as_list, function_faults, load_function, need_secret
 
@@ -27,6 +30,8 @@ MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
 # The delay before the third attempt, so that three attempts outlast an outage of an hour.
 LAST_ATTEMPT_AFTER_S = 3600.0
+# A failure that took longer is one of the service, which then rests, and not of one user's address.
+SLOW_S = 1.0
 # Apprise reads these as separators or decodes them twice, so a name with one would reach another user.
 _SEVERAL = re.compile(r"[\s,;\[\]\\/%]")
 # Every service accepts at least one of these as a target.
@@ -81,9 +86,9 @@ class Apprise(Consumer):
 
     Options = AppriseOptions
 
-    def __init__(self, options: AppriseOptions, context: Context) -> None:
+    def __init__(self, options: AppriseOptions, context: Context, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(options, context)
-        self._timeout_s = options.timeout_s
+        self._timeout_s, self._now = options.timeout_s, now
         self._message = read_message(options.title, options.body)
         self._urls = _read_urls(options)
         named = options.address_function
@@ -91,6 +96,7 @@ class Apprise(Consumer):
         self._per_user = _is_per_user(options)
         # Services of users are created on demand.
         self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}
+        self._pauses: defaultdict[str, Pause] = defaultdict(Pause)
 
     @classmethod
     def check(cls, options: AppriseOptions, patterns: Sequence[str]) -> list[str]:
@@ -122,35 +128,43 @@ class Apprise(Consumer):
                 URLs.
             OutcomeUnknown: it failed. Apprise does not report whether the service refused it, accepted it without an answer, or
                 accepted it for some of the URL's targets.
+            Retry: its service rests, because it took long to fail.
         """
         targets = self._targets(delivery)
         if delivery.key not in targets:
             raise Reject("its service is no longer among the URLs")
-        url = targets[delivery.key]
+        url, option_url = targets[delivery.key]
         title, body = self._render(delivery)
         try:
             service = self._services.get(delivery.key) or _service(url, self._timeout_s)
         except ValueError as error:
             raise Reject(str(error)) from error
-        if not (outcome := service.notify(body, title, body_format=apprise.NotifyFormat.TEXT)):
-            reason = f"{_scheme(url)} did not take it, as far as Apprise knows ({outcome.status.name.lower()})"
-            raise OutcomeUnknown(reason, LAST_ATTEMPT_AFTER_S if delivery.attempt > 1 else None)
+        pause, began_s = self._pauses[option_url], self._now()
+        pause.check(began_s)
+        if outcome := service.notify(body, title, body_format=apprise.NotifyFormat.TEXT):
+            pause.end()
+            return
+        reason, now_s = f"{_scheme(url)} did not take it, as far as Apprise knows ({outcome.status.name.lower()})", self._now()
+        if now_s - began_s > SLOW_S:
+            pause.begin(began_s, now_s, reason)
+        raise OutcomeUnknown(reason, LAST_ATTEMPT_AFTER_S if delivery.unknown else None)
 
     def preview(self, delivery: Delivery) -> str:
         title, body = self._render(delivery)
-        return f"To {', '.join(map(_scheme, self._targets(delivery).values()))}\n{title}\n\n{body}"
+        return f"To {', '.join(_scheme(url) for url, _ in self._targets(delivery).values())}\n{title}\n\n{body}"
 
-    def _targets(self, delivery: Delivery) -> dict[str, str]:
-        """Return the URLs of an event by their names in Redis.
+    def _targets(self, delivery: Delivery) -> dict[str, tuple[str, str]]:
+        """Return the URLs of an event, each with that of the options, by their names in Redis.
 
         Raises Reject if an address is not a single target, or for more than MAX_ADDRESSES.
         """
         if not self._per_user:
-            return {_key(url): url for url in self._urls}
+            return {_key(url): (url, url) for url in self._urls}
         addresses = as_list(self._addresses(delivery), MAX_ADDRESSES)
         if len(addresses) > MAX_ADDRESSES:
             raise Reject(f"address_function: expected at most {MAX_ADDRESSES} addresses, got more")
-        return {_key(each): each for address in addresses for each in (_filled(url, address) for url in self._urls)}
+        filled = ((_filled(url, address), url) for address in addresses for url in self._urls)
+        return {_key(target): (target, url) for target, url in filled}
 
     def _render(self, delivery: Delivery) -> tuple[str, str]:
         title, body = self._message(delivery)

@@ -25,7 +25,8 @@ class Delivery(Event, frozen=True, gc=False):
     """An event for a consumer, with the fields of an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
 
     `key` names one part of the event's work, such as one recipient of a mail ("" if there is only one part). `attempt` counts
-    the deliveries of this part from 1. `deferred` marks a delivery after a `Defer`.
+    the deliveries of this part from 1. `deferred` marks a delivery after a `Defer`, and `unknown` counts earlier attempts without
+    a known outcome.
     """
 
     namespace: str = ""
@@ -33,6 +34,7 @@ class Delivery(Event, frozen=True, gc=False):
     key: str = ""
     attempt: int = 1
     deferred: bool = False
+    unknown: int = 0
 
     @property
     def identity(self) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from headgate.consumers.apprise import Apprise, AppriseOptions
-from headgate.consumers.base import Context, Delivery, OutcomeUnknown
+from headgate.consumers.base import Context, Delivery, OutcomeUnknown, Retry
 from headgate.settings.options import read_options
 from tests.support.http_receiver import Receiver, hang, status
 
@@ -63,6 +64,32 @@ def test_a_service_that_hangs_is_given_up_and_tried_again(receiver: Receiver) ->
     sink = make(json_url(receiver).replace("rto=30", "rto=0.2"), timeout_s=5)
     with pytest.raises(OutcomeUnknown, match="json:// did not take it"):
         send(sink, b"1")
+
+
+def test_a_service_that_is_slow_to_fail_rests(receiver: Receiver) -> None:
+    """As long as it took, without holding up another one. Its messages use up no attempt until then."""
+    receiver.answer = status(500)
+    clock = iter([0.0, 30.0, 59.0, 60.0, 60.5, 60.6, 61.0, 61.1])
+    with Receiver() as other:
+        sink = Apprise(read({"urls": [json_url(receiver), json_url(other)]}), CONTEXT, lambda: next(clock))
+        slow, fast = sink.keys(delivery(b"1"))
+        for expected in (OutcomeUnknown, Retry, OutcomeUnknown, OutcomeUnknown):
+            with pytest.raises(Retry) as failed:
+                sink.handle(delivery(b"1", slow))
+            assert type(failed.value) is expected
+        sink.handle(delivery(b"1", fast))
+        assert (len(receiver.requests), len(other.requests)) == (3, 1)
+
+
+def test_the_third_attempt_is_an_hour_after_the_second(receiver: Receiver) -> None:
+    """However many deliveries there were without an attempt."""
+    receiver.answer = status(500)
+    sink = make(json_url(receiver))
+    (key,) = sink.keys(delivery(b"1"))
+    for attempt, unknown, after_s in ((1, 0, None), (5, 0, None), (6, 1, 3600)):
+        with pytest.raises(OutcomeUnknown) as failed:
+            sink.handle(structs.replace(delivery(b"1", key), attempt=attempt, unknown=unknown))
+        assert failed.value.after_s == after_s
 
 
 def test_a_redirect_is_followed_only_where_a_url_says_so(receiver: Receiver) -> None:

@@ -503,6 +503,7 @@ class Worker:
         return Delivery(
             task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset, task.traceparent, None,
             self._spec.namespace, self._spec.name, task.key, task.attempt + leased.out, task.deferred,
+            task.unknown + leased.out - 1,
         )  # fmt: skip
 
     # Answers ---------------------------------------------------------------------------------------------------------------

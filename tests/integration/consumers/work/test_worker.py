@@ -482,6 +482,7 @@ def test_an_attempt_of_unknown_outcome_is_repeated_twice_and_no_sooner_than_the_
             site.publisher.publish("a", 1)
         worker.work()
         assert [delivery.attempt for delivery in site.recorder.seen] == [*range(1, attempt + 1)]
+        assert [delivery.unknown for delivery in site.recorder.seen] == [0, 1, 1, 2][:attempt]
         if isinstance(outcomes[attempt - 1], OutcomeUnknown) and attempt < 4:
             assert site.due_ms() - asked_ms >= 300_000
         worker.make_due()

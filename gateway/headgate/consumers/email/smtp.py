@@ -43,6 +43,9 @@ SENDER, RECIPIENT, MESSAGE, LETTERS = "the sender", "the recipient", "the messag
 _PARAMETERS, _OTHER_LETTERS = frozenset({501, 504, 555}), b"5.6.7"
 # A server that aborts a mail sends its refusal within this time, if any.
 REFUSAL_S = 1.0
+# After an answer to a message that came too late, mails rest for this part of the time that it took, in which the worker reads the
+# log before it is trimmed. The server may still work.
+LATE_TIMES = 10
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -74,7 +77,7 @@ class MailServer:
 
         Raises:
             Retry: no connection, no answer, a temporary refusal (4xx), or a refusal of us and not of this mail.
-            OutcomeUnknown: no answer to the message. The next mail is still tried at once.
+            OutcomeUnknown: no answer to the message. If it is only late, the next mail is tried soon.
             Reject: the server refuses this mail permanently (5xx).
         """
         began_s = self._now()
@@ -94,9 +97,11 @@ class MailServer:
             if not is_sent:
                 raise self._no_service(_reason(error), began_s) from error
             if isinstance(error, TimeoutError):
+                reason = f"mail server {self._place}: no answer to the message within {self._options.accept_timeout_s:g} s"
+                now_s = self._now()
                 self._pause.end()
-                reason = f"no answer to the message within {self._options.accept_timeout_s:g} s"
-                raise OutcomeUnknown(f"mail server {self._place}: {reason}") from error
+                self._pause.until(now_s + (now_s - began_s) / LATE_TIMES, reason)
+                raise OutcomeUnknown(reason) from error
             waits = self._no_service(f"no answer to the message: {_reason(error)}", began_s)
             raise OutcomeUnknown(waits.reason, waits.after_s) from error
         except (Retry, Reject):

@@ -305,7 +305,7 @@ def read_head(block: bytes) -> Request | BadRequest:
     return read_head_in_python(block)
 
 
-def read_head_in_python(block: bytes) -> Request | Bad:
+def read_head_in_python(block: bytes) -> Request | BadRequest:
     """Parse a head as `read_head`, also one that the reader in C leaves, and all if it is not built."""
     if len(block) > MAX_LINE_BYTES:
         size = block.index(b"\n") + 1

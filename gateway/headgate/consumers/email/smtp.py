@@ -43,7 +43,7 @@ SENDER, RECIPIENT, MESSAGE, LETTERS = "the sender", "the recipient", "the messag
 _PARAMETERS, _OTHER_LETTERS = frozenset({501, 504, 555}), b"5.6.7"
 # A server that aborts a mail sends its refusal within this time, if any.
 REFUSAL_S = 1.0
-# After an answer to a message that came too late, mails rest for this part of the time that it took, in which the worker reads the
+# After an answer to a message that came too late, mails rest for this part of the time that it took. The worker then reads the
 # log before it is trimmed. The server may still work.
 LATE_TIMES = 10
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)

@@ -142,12 +142,6 @@ class OneQuestion(msgspec.Struct, frozen=True):
     within: tuple[str, ...] | None = None
 
 
-class OneAnswer(msgspec.Struct, frozen=True):
-    """The client, from its process."""
-
-    client: ConnectedClient | None
-
-
 class DisconnectQuestion(msgspec.Struct, frozen=True):
     """Disconnects a client, or all clients of a user."""
 
@@ -183,17 +177,20 @@ class SendQuestion(msgspec.Struct, frozen=True):
 ClientQuestion: TypeAlias = ListQuestion | OneQuestion | DisconnectQuestion | RegrantQuestion | SendQuestion
 
 
-class SendAnswer(msgspec.Struct, frozen=True):
-    """Whether a client's queue took the event; None if the client is not here. `limit_bytes` is the exceeded limit, if any."""
+class ClientAnswer(msgspec.Struct, frozen=True):
+    """The answer of a process to any question but ListQuestion.
 
-    taken: bool | None
+    Attributes:
+        client: the requested client, if it is here.
+        count: number of clients that the process has acted on.
+        taken: whether the client's queue took the event; None if the client is not here.
+        limit_bytes: limit that the event exceeds, if any.
+    """
+
+    client: ConnectedClient | None = None
+    count: int = 0
+    taken: bool | None = None
     limit_bytes: int | None = None
-
-
-class CountAnswer(msgspec.Struct, frozen=True):
-    """The number of clients that a process has acted on."""
-
-    count: int
 
 
 _Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
@@ -205,9 +202,7 @@ _AFTER: dict[Sort, Any] = {
     Sort.USER: tuple[Sort, str, str],
 }
 _read_list = msgspec.json.Decoder(ListAnswer).decode
-_read_one = msgspec.json.Decoder(OneAnswer).decode
-_read_sent = msgspec.json.Decoder(SendAnswer).decode
-_read_count = msgspec.json.Decoder(CountAnswer).decode
+_read_answer = msgspec.json.Decoder(ClientAnswer).decode
 
 
 class Clients:
@@ -267,7 +262,7 @@ class Clients:
             rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
             return part.total, len(part.rows), part.more
 
-        answers = self._ask(question, take)
+        answers = self._ask(question, read=take)
         totals, counts, more = zip(*answers.parts, strict=True) if answers.parts else ((), (), ())
         last = _after(order, rows[-1].place) if rows and (sum(counts) > limit or any(more)) else None
         return ClientsPage(tuple(row.client for row in rows), sum(totals), last, answers.silent)
@@ -282,7 +277,7 @@ class Clients:
             InvalidRequest, BusRefused.
         """
         question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
-        answers = self._ask(question, _read_one, lambda part: part.client is not None)
+        answers = self._ask(question, lambda part: part.client is not None)
         clients: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
         if not clients:
             _check_silence(answers)
@@ -319,8 +314,8 @@ class Clients:
             _within(within),
         )
         if session is None:
-            return _reached(self._ask(question, _read_count))
-        answers = self._ask(question, _read_count, lambda part: part.count > 0)
+            return _reached(self._ask(question))
+        answers = self._ask(question, lambda part: part.count > 0)
         # As in `client`, a gateway without a link to Redis got no question. Only a gateway that got it can have the session and
         # be silent.
         return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
@@ -351,8 +346,8 @@ class Clients:
             secrets.token_hex(8) if id is None else check_event_id(id),
             _within(within),
         )
-        answers = self._ask(question, _read_sent, lambda part: part.taken is not None)
-        sent: list[SendAnswer] = [part for part in answers.parts if part.taken is not None]
+        answers = self._ask(question, lambda part: part.taken is not None)
+        sent: list[ClientAnswer] = [part for part in answers.parts if part.taken is not None]
         if not sent:
             _check_silence(answers)
             return False
@@ -401,14 +396,17 @@ class Clients:
             with reading(database(self._client)):
                 explicit = store(self._client, user, may_subscribe, may_publish, for_s)
         question = RegrantQuestion(user, by, explicit, for_s if explicit else 0)
-        return _reached(self._ask(question, _read_count))
+        return _reached(self._ask(question))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._client.close()
 
     def _ask(
-        self, question: ClientQuestion, read: Callable[..., Any], is_enough: Callable[..., bool] = lambda part: False
+        self,
+        question: ClientQuestion,
+        is_enough: Callable[..., bool] = lambda part: False,
+        read: Callable[..., Any] = _read_answer,
     ) -> Answers:
         with reading(database(self._client)):
             return ask(

@@ -107,10 +107,10 @@ class ClientList:
         del first[kept:]
         return total, first
 
-    def one(self, question: wire.OneQuestion) -> list[wire.OneAnswer]:
+    def one(self, question: wire.OneQuestion) -> list[wire.ClientAnswer]:
         """Return the client of a session if it is here."""
         client = self.find(question.session, question.within)
-        return [wire.OneAnswer(None if client is None else self._row(client, None))]
+        return [wire.ClientAnswer(None if client is None else self._row(client, None))]
 
     def find(self, session: str, within: Sequence[str] | None) -> Client | None:
         """Return the client of a session if it is here and in one of these namespaces (None for any)."""
@@ -178,26 +178,26 @@ class ClientList:
             trouble=tuple(trouble),
         )
 
-    def _send(self, question: wire.SendQuestion) -> list[wire.SendAnswer]:
+    def _send(self, question: wire.SendQuestion) -> list[wire.ClientAnswer]:
         client = self.find(question.session, question.within)
         if client is None:
-            return [wire.SendAnswer(None)]
+            return [wire.ClientAnswer()]
         if len(question.data) > self._settings.max_payload_bytes:
-            return [wire.SendAnswer(False, self._settings.max_payload_bytes)]
+            return [wire.ClientAnswer(taken=False, limit_bytes=self._settings.max_payload_bytes)]
         event = Event(question.topic, bytes(question.data), question.id, int(time() * 1000))
-        return [wire.SendAnswer(client.send(event_frame(client.namespace.encode(), event)))]
+        return [wire.ClientAnswer(taken=client.send(event_frame(client.namespace.encode(), event)))]
 
     def _note(self, question: wire.RegrantQuestion) -> None:
         self._regranting.note(question.user, question.explicit, question.for_s)
 
-    def _regrant(self, question: wire.RegrantQuestion) -> list[wire.CountAnswer]:
+    def _regrant(self, question: wire.RegrantQuestion) -> list[wire.ClientAnswer]:
         count = self._regranting.regrant(question.user)
         if count:
             is_explicit = question.explicit is not None
             audit.acted("regranted", by=question.by or _APPLICATION, user=question.user, count=count, explicit=is_explicit)
-        return [wire.CountAnswer(count)]
+        return [wire.ClientAnswer(count=count)]
 
-    def _disconnect(self, question: wire.DisconnectQuestion) -> list[wire.CountAnswer]:
+    def _disconnect(self, question: wire.DisconnectQuestion) -> list[wire.ClientAnswer]:
         client = None if question.session is None else self.find(question.session, question.within)
         clients = [client] if client is not None else []
         if question.user is not None:
@@ -208,7 +208,7 @@ class ClientList:
             session = question.session if question.user is None else None
             by, reason = question.by or _APPLICATION, question.reason
             audit.acted("disconnected", by=by, session=session, user=question.user, count=count, reason=reason)
-        return [wire.CountAnswer(count)]
+        return [wire.ClientAnswer(count=count)]
 
 
 def shown_network(address: str | None) -> str | None:

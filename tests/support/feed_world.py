@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from headgate.delivery.bus import actions as out
 from headgate.delivery.bus.feed import Feed, State
-from headgate.delivery.bus.interest import by_command
 from headgate.delivery.direct import direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.tally import Tallies
@@ -383,14 +382,13 @@ class World:
             if self.oracle.doubt:
                 raise Broken(f"{self.oracle.doubt} were published where nobody listened, and not told")
             self._look_at_active()
-        elif isinstance(action, out.Subscribe | out.Unsubscribe):
-            commands = by_command(action.sources, undo=isinstance(action, out.Unsubscribe))
+        elif isinstance(action, out.SendCommands):
             if self.feed.state is not State.LIVE:
-                self._send(commands)
+                self._send(action.commands)
             elif self._writing is not None:
                 raise Broken("commands were to be sent while others were being sent")
             else:
-                self._writing = commands
+                self._writing = action.commands
         elif isinstance(action, out.ReadFenceHead):
             self._fence = action
             self._fence_head = self._read_head(*action.known) if self._random() < 0.5 else None

@@ -13,7 +13,7 @@ import pytest
 from headgate.delivery.bus import actions as out
 from headgate.delivery.bus.feed import LATE_FENCES, MAX_EVENTS, Feed, State
 from headgate.delivery.bus.fence import IDLE_TICKS
-from headgate.delivery.bus.interest import LINGER_S, by_command
+from headgate.delivery.bus.interest import LINGER_S
 from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
 from headgate.redis.lineage import Head
@@ -140,8 +140,8 @@ class Gateway:
                 self.carry_out_all(self.feed.fence_head(action.number, head, self.now_s))
             case out.Ping():
                 self.send([(b"PING", action.token)])
-            case out.Subscribe() | out.Unsubscribe():
-                self.send(by_command(action.sources, undo=isinstance(action, out.Unsubscribe)))
+            case out.SendCommands():
+                self.send(action.commands)
                 self.feed.sent()
             case out.Close():
                 self.told.append(("close", action.error and action.error.code))
@@ -397,8 +397,9 @@ def test_no_ping_breaks_into_commands_that_wait_for_room() -> None:
     gateway.tick()  # the topic is subscribed to, and synced
     gateway.now_s += LINGER_S
     actions = gateway.feed.tick(gateway.now_s)
-    assert [type(action) for action in actions[:2]] == [out.Unsubscribe, out.ReadFenceHead]
+    assert isinstance(actions[0], out.SendCommands)
     assert isinstance(actions[1], out.ReadFenceHead)
+    assert [verb for verb, *_ in actions[0].commands] == [b"PUNSUBSCRIBE"]
     assert gateway.feed.fence_head(actions[1].number, gateway.redis.head(), gateway.now_s) == []
     assert gateway.feed.wake() == []
     assert gateway.feed.tick(gateway.now_s) == [out.Close(None)]

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from headgate.delivery.bus import listener
-from headgate.delivery.bus.actions import Ping, ReadFenceHead, Subscribe
+from headgate.delivery.bus.actions import Ping, ReadFenceHead, SendCommands
 from headgate.delivery.bus.feed import Front
 from headgate.delivery.bus.interest import LINGER_S
 from headgate.delivery.bus.listener import (
@@ -494,7 +494,7 @@ def test_a_connection_that_takes_no_more_bytes_is_noticed_by_the_fence(model_bus
 def test_commands_for_a_connection_that_has_gone_are_dropped(model_bus: StartModelBus) -> None:
     """The next one subscribes to everything again."""
     bus = model_bus("orders.1", before=leave)
-    bus.bus._carry_out(Subscribe([(b"subscribe", b"hg:{n}:orders.1")]))
+    bus.bus._carry_out(SendCommands([(b"SUBSCRIBE", b"hg:{n}:orders.1")]))
     bus.bus._carry_out(Ping(b"token"))
     assert bus.server.ran == []
 

@@ -102,16 +102,10 @@ class Ping(msgspec.Struct, frozen=True):
     token: bytes
 
 
-class Subscribe(msgspec.Struct, frozen=True):
-    """Send the commands that subscribe to sources, then call `Feed.sent`."""
+class SendCommands(msgspec.Struct, frozen=True):
+    """Send these commands on the subscriber connection, then call `Feed.sent`."""
 
-    sources: list[Source]
-
-
-class Unsubscribe(msgspec.Struct, frozen=True):
-    """Send the commands that unsubscribe from sources, then call `Feed.sent`."""
-
-    sources: list[Source]
+    commands: list[tuple[bytes, ...]]
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -122,5 +116,5 @@ class Close(msgspec.Struct, frozen=True):
 
 Action: TypeAlias = (
     SimpleAction | Deliver | Gap | LogLost | LineChanged | Synced | Quarantine | ReadHead | ReadLog | ReadFenceHead | Ping
-    | Subscribe | Unsubscribe | Close
+    | SendCommands | Close
 )  # fmt: skip

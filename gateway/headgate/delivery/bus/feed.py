@@ -51,7 +51,7 @@ from headgate.runtime.machine import IllegalStep, between
 
 from . import actions as out
 from .fence import Fence, FenceState
-from .interest import Interest, Source
+from .interest import Interest, Source, by_command
 from .messages import MESSAGES, Messages
 
 # After this many ticks in a row without a proof, the connection counts as dead.
@@ -259,7 +259,7 @@ class Feed:
         if (fault := self._library_fault(head)) is not None:
             yield from self._close(fault)
         yield from self._ask(out.SimpleAction.READ_LINK_HEAD)
-        yield out.Subscribe(self.interest.attach())
+        yield out.SendCommands(by_command(self.interest.attach()))
         early: list[list[bytes]] = []
         while self.interest.unacknowledged:
             if not self._replies:
@@ -520,7 +520,7 @@ class Feed:
         actions: list[out.Action] = []
         if sources := self.interest.to_unsubscribe(now_s):
             self._sending = True
-            actions.append(out.Unsubscribe(sources))
+            actions.append(out.SendCommands(by_command(sources, undo=True)))
         if fence.state is not FenceState.NONE:
             fence.tick()
         elif fence.is_due(is_idle=not self.interest.is_needed):
@@ -534,13 +534,13 @@ class Feed:
             return []
         if sources := self.interest.to_subscribe():
             self._sending = True
-            return [out.Subscribe(sources)]
+            return [out.SendCommands(by_command(sources))]
         if (self.interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:
             return [self._begin_fence(expedited=True)]
         return []
 
     def sent(self) -> None:
-        """Note that the commands of a Subscribe or Unsubscribe were sent, or have failed."""
+        """Note that the commands of a SendCommands were sent, or have failed."""
         self._sending = False
 
     def fence_head(self, number: int, head: Head, now_s: float) -> list[out.Action]:

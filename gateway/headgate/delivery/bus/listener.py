@@ -33,7 +33,6 @@ from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
 from . import actions as out
 from .feed import MAX_EVENTS, Feed, Front, State
-from .interest import by_command
 from .messages import MESSAGES
 
 if TYPE_CHECKING:
@@ -459,10 +458,8 @@ class Bus:
             case out.Ping():
                 if self._link is not None:
                     self._link.send(("PING", action.token))
-            case out.Subscribe():
-                self._send_commands(by_command(action.sources))
-            case out.Unsubscribe():
-                self._send_commands(by_command(action.sources, undo=True))
+            case out.SendCommands():
+                self._send_commands(action.commands)
             case out.SimpleAction.CONFIGURE:
                 settings = self._settings
                 share_bytes = self._log.share_of_memory(len(settings.namespaces))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current
 from headgate.transport.frame_parser import POLICY
-from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, Sender
+from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, FrameOwner
 from headgate.transport.session import Session, cut
 from headgate.transport.session_state import MOVED, Reason
 from headgate.transport.timers import monotonic
@@ -103,7 +103,7 @@ class Member:
                 if owner.overflow is Overflow.DISCONNECT:
                     cut(session)
                     return
-        sender: Sender = self
+        sender: FrameOwner = self
         if session.corks:
             self._early = {} if self._early is None else self._early
             sender = self._early.setdefault(namespace_of(parts[0]), ProvisionalSender())
@@ -126,7 +126,7 @@ class Member:
         if self.connection.wire is not None:
             self.connection.wire.flush()
 
-    def _put(self, parts: Sequence[Frame], sender: Sender | None = None) -> None:
+    def _put(self, parts: Sequence[Frame], sender: FrameOwner | None = None) -> None:
         session = self.connection
         for part in parts:
             session.queue.put(part, sender or self)

@@ -19,7 +19,7 @@ from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import in_hub_after
 
 from .long_poll import LongPoll
-from .send_queue import LOW_WATER, ClientQueue, Sender
+from .send_queue import LOW_WATER, ClientQueue, FrameOwner
 from .session_state import Reason
 from .websocket import JOIN_BYTES, WebSocket
 
@@ -28,7 +28,7 @@ from .websocket import JOIN_BYTES, WebSocket
 CONNECT_HEAD_START_S = 0.005
 
 
-class QueueOwner(Sender, Protocol):
+class QueueOwner(FrameOwner, Protocol):
     """A client of this session."""
 
     direct: int
@@ -71,7 +71,7 @@ class Outbox:
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
-    def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
+    def offer(self, frame: Frame, owner: FrameOwner | None = None) -> bool:
         """Send an event frame, or queue it. Returns False when the queue is full."""
         if self.closed:
             return True

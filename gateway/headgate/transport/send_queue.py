@@ -24,7 +24,7 @@ HIGH_WATER = 0.75
 LOW_WATER = 0.25
 
 
-class Sender(Protocol):
+class FrameOwner(Protocol):
     """The owner of queued frames."""
 
     sent: int
@@ -39,7 +39,7 @@ class ClientQueue:
         self.max_frames, self.max_bytes = max_frames, max_bytes
         self.frames = self.bytes = self.control_bytes = 0
         self.peak_frames = self.peak_bytes = 0
-        self._data: deque[tuple[Frame, Sender | None]] | None = None
+        self._data: deque[tuple[Frame, FrameOwner | None]] | None = None
         self._control: deque[Frame] | None = None
 
     def __bool__(self) -> bool:
@@ -59,7 +59,7 @@ class ClientQueue:
         """When the first waiting event was published; None if none waits."""
         return next((frame.time_ms for frame, _ in self._data or () if frame.time_ms), None)
 
-    def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
+    def offer(self, frame: Frame, owner: FrameOwner | None = None) -> bool:
         """Append to the data lane; return False when there is no room. An empty lane takes a frame of any size."""
         size = len(frame.wire)
         if self.frames and (self.frames >= self.max_frames or self.bytes + size > self.max_bytes):
@@ -67,7 +67,7 @@ class ClientQueue:
         self.put(frame, owner)
         return True
 
-    def put(self, frame: Frame, owner: Sender | None = None) -> None:
+    def put(self, frame: Frame, owner: FrameOwner | None = None) -> None:
         """Append to the data lane even if it is full. For the one notice that must keep its order among events."""
         if self._data is None:
             self._data = deque()
@@ -135,7 +135,7 @@ class ClientQueue:
         self._data = None
         return size
 
-    def discard(self, owner: Sender) -> list[Frame]:
+    def discard(self, owner: FrameOwner) -> list[Frame]:
         """Remove and return the data frames of one owner, in order."""
         if not self._data:
             return []
@@ -145,7 +145,7 @@ class ClientQueue:
         self.bytes -= sum(len(frame.wire) for frame in removed)
         return removed
 
-    def withdraw(self, owner: Sender, topic: str) -> int:
+    def withdraw(self, owner: FrameOwner, topic: str) -> int:
         """Remove the data frames of one owner and topic, to make way for a newer one; return how many there were."""
         if not self._data:
             return 0

@@ -20,7 +20,7 @@ from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import Page, Store
+from headgate.consumers.work.store import Store, TaskPage
 from headgate.consumers.work.worker import Together, Worker
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call, open_client
@@ -89,7 +89,7 @@ class _Store(Store):
     stopping: Stopping
     clock: WorkerClock
 
-    def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
+    def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> TaskPage | None:
         page = super().take(count, lease_ms, max_waiting, wanted)
         return page and replace(page, now_ms=page.now_ms + round(self.clock.moved_s * 1000))
 

@@ -25,7 +25,7 @@ from headgate.runtime.metrics import JWKS_FETCHES
 from headgate.settings.addresses.http_target import read_target
 
 from .key_sets import read_jwks
-from .keys import MAX_KEY_ID_CHARACTERS, Key
+from .keys import MAX_KEY_ID_CHARACTERS, TokenKey
 
 log = structlog.get_logger("headgate.jwks")
 
@@ -55,7 +55,7 @@ class Jwks:
     def __init__(
         self,
         url: str,
-        on_keys: Callable[[list[Key]], None],
+        on_keys: Callable[[list[TokenKey]], None],
         *,
         get: Callable[[str], bytes] | None = None,
         now_s: Callable[[], float] = time.monotonic,

@@ -1,7 +1,7 @@
 """Reads sets of keys, the operator's from settings and a file, and an issuer's (JWKS, RFC 7517).
 
-In: the settings, and the bytes fetched by jwks.py. Out: lists of `Key` with distinct ids, or errors that name each invalid key by
-its id and never show any part of a key. The only I/O is reading the file, at start and at the operator's request.
+In: the settings, and the bytes fetched by jwks.py. Out: lists of `TokenKey` with distinct ids, or errors that name each invalid
+key by its id and never show any part of a key. The only I/O is reading the file, at start and at the operator's request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from headgate.errors import SettingsError
 from headgate.settings.settings import PREFIX, Settings
 
-from .keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHM, Key
+from .keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHM, TokenKey
 
 MAX_KEYS = 64
 MAX_KEYS_FILE_BYTES = 256 * 1024
@@ -22,7 +22,7 @@ MAX_KEYS_FILE_BYTES = 256 * 1024
 SECRET_KEY_ID = "default"
 
 
-def configured_keys(settings: Settings) -> list[Key]:
+def configured_keys(settings: Settings) -> list[TokenKey]:
     """Read the keys in HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET.
 
     Raises SettingsError if the file cannot be read or holds an invalid key.
@@ -33,12 +33,12 @@ def configured_keys(settings: Settings) -> list[Key]:
             raise SettingsError(
                 [f"{PREFIX}TOKEN_KEYS: key {SECRET_KEY_ID!r} is {PREFIX}TOKEN_SECRET's name; give it another or set only one"]
             )
-        keys.append(Key(SECRET_KEY_ID, SECRET_ALGORITHM, settings.token_secret.encode(errors="surrogateescape")))
+        keys.append(TokenKey(SECRET_KEY_ID, SECRET_ALGORITHM, settings.token_secret.encode(errors="surrogateescape")))
     return keys
 
 
-def read_keys(path: str) -> list[Key]:
-    """Return the keys of a JSON or .toml file, `{<key id>: {"alg": …, "key": …}}`; `key` as in `Key.from_text`.
+def read_keys(path: str) -> list[TokenKey]:
+    """Return the keys of a JSON or .toml file, `{<key id>: {"alg": …, "key": …}}`; `key` as in `TokenKey.from_text`.
 
     Raises SettingsError: lists every fault, without any part of a key.
     """
@@ -66,8 +66,8 @@ def read_keys(path: str) -> list[Key]:
     return keys
 
 
-def read_jwks(text: bytes) -> list[Key]:
-    """Return the keys of an issuer's set that can verify tokens here (`Key.from_jwk`).
+def read_jwks(text: bytes) -> list[TokenKey]:
+    """Return the keys of an issuer's set that can verify tokens here (`TokenKey.from_jwk`).
 
     Skips others, because an issuer may have keys for other purposes. Raises ValueError if it is not a JWKS or has no usable
     key.
@@ -79,8 +79,8 @@ def read_jwks(text: bytes) -> list[Key]:
     entries = parsed.get("keys") if isinstance(parsed, dict) else None
     if not isinstance(entries, list) or len(entries) > MAX_KEYS:
         raise ValueError(f"the answer is no JWKS with at most {MAX_KEYS} keys")
-    keys: dict[str, Key] = {}
-    for key in map(Key.from_jwk, entries):
+    keys: dict[str, TokenKey] = {}
+    for key in map(TokenKey.from_jwk, entries):
         if key is not None:
             keys.setdefault(key.key_id, key)
     if not keys:
@@ -88,7 +88,7 @@ def read_jwks(text: bytes) -> list[Key]:
     return list(keys.values())
 
 
-def _key(key_id: str, entry: object) -> Key:
+def _key(key_id: str, entry: object) -> TokenKey:
     if not isinstance(entry, dict) or set(entry) != {"alg", "key"} or not all(isinstance(part, str) for part in entry.values()):
         raise ValueError("expected {alg, key}, both text")
-    return Key.from_text(key_id, entry["alg"], entry["key"])
+    return TokenKey.from_text(key_id, entry["alg"], entry["key"])

@@ -1,8 +1,8 @@
 """A key for tokens, with its one algorithm. The only file that imports jwt and cryptography. No I/O.
 
-In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `Key`, which verifies signatures and, if it
-is a secret, signs. A weak key, a private key in place of a public one, or a key of another kind than its algorithm is rejected.
-key_sets.py reads files and sets; tokens.py selects a key.
+In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `TokenKey`, which verifies signatures and,
+if it is a secret, signs. A weak key, a private key in place of a public one, or a key of another kind than its algorithm is
+rejected. key_sets.py reads files and sets; tokens.py selects a key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _jws = jwt.PyJWS(algorithms=list(ALGORITHMS))
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class TokenKey:
     """One verification key with its one algorithm. `material` is a secret (HS256) or a public key."""
 
     key_id: str
@@ -82,7 +82,7 @@ class Key:
         return _jws.encode(payload, self.material, algorithm=self.algorithm, headers=headers)
 
     @classmethod
-    def from_text(cls, key_id: str, algorithm: str, text: str) -> Key:
+    def from_text(cls, key_id: str, algorithm: str, text: str) -> TokenKey:
         """Return a configured key from a PEM public key, or for HS256 from a secret (settings.STRONG_SECRET).
 
         Raises ValueError with the requirement not met and without any part of the key.
@@ -103,7 +103,7 @@ class Key:
         return cls(key_id, algorithm, material)
 
     @classmethod
-    def from_jwk(cls, entry: object) -> Key | None:
+    def from_jwk(cls, entry: object) -> TokenKey | None:
         """Return a key of an issuer's set if it is public, named, and for signatures of one algorithm; None otherwise."""
         if not isinstance(entry, dict):
             return None

@@ -26,7 +26,7 @@ from headgate.settings.settings import CHECK_TOKENS, LET_IN, Settings
 from .claims import identity_of
 from .identity import ANONYMOUS, Handshake, Identity
 from .key_sets import configured_keys
-from .keys import SECRET_ALGORITHM, Key
+from .keys import SECRET_ALGORITHM, TokenKey
 
 MAX_TOKEN_BYTES = 8192
 # Headers that would take a key or a rule from the token itself.
@@ -55,7 +55,7 @@ class Tokens:
 
     def __init__(
         self,
-        keys: list[Key],
+        keys: list[TokenKey],
         audience: str,
         leeway_s: float,
         now: Callable[[], float] = time.time,
@@ -64,7 +64,7 @@ class Tokens:
     ) -> None:
         self.may_come: Callable[[str], bool] = lambda key_id: False
         self._configured = {key.key_id: key for key in keys}
-        self._fetched: dict[str, Key] = {}
+        self._fetched: dict[str, TokenKey] = {}
         self._use(self._configured)
         self._audience, self._issuer, self._leeway_s, self._now = audience, issuer, leeway_s, now
 
@@ -79,11 +79,11 @@ class Tokens:
             return None
         return cls(keys, settings.token_audience, settings.token_leeway_s, issuer=settings.token_issuer)
 
-    def configure(self, keys: list[Key]) -> None:
+    def configure(self, keys: list[TokenKey]) -> None:
         self._configured = {key.key_id: key for key in keys}
         self._use({**self._fetched, **self._configured})
 
-    def use_fetched(self, keys: list[Key]) -> None:
+    def use_fetched(self, keys: list[TokenKey]) -> None:
         """Replace the issuer's keys. Configured keys with the same id take precedence."""
         self._fetched = {key.key_id: key for key in keys}
         self._use({**self._fetched, **self._configured})
@@ -130,7 +130,7 @@ class Tokens:
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _use(self, keys: dict[str, Key]) -> None:
+    def _use(self, keys: dict[str, TokenKey]) -> None:
         self.keys = keys
         self.are_quick = all(key.algorithm == SECRET_ALGORITHM for key in keys.values())
 
@@ -153,7 +153,7 @@ class Tokens:
             raise Unauthorized(Reason.BAD_SIGNATURE)
         return payload
 
-    def _key_of(self, header: Mapping[str, Any]) -> Key:
+    def _key_of(self, header: Mapping[str, Any]) -> TokenKey:
         """Return the key that a header names. A single key needs no name."""
         if "kid" not in header and len(self.keys) == 1:
             return next(iter(self.keys.values()))
@@ -163,7 +163,7 @@ class Tokens:
             raise Unauthorized(Reason.KEYS_PENDING if self.may_come(key_id) else Reason.UNKNOWN_KEY)
         return key
 
-    def _signing_key(self, key_id: str | None) -> Key:
+    def _signing_key(self, key_id: str | None) -> TokenKey:
         secrets = [key for key in self.keys.values() if key.algorithm == SECRET_ALGORITHM and key_id in (None, key.key_id)]
         if len(secrets) == 1:
             return secrets[0]

@@ -49,7 +49,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Fault(msgspec.Struct):
+class LineFault(msgspec.Struct):
     """An unpublished line, and the reason."""
 
     line: int
@@ -65,13 +65,13 @@ class Outcome(msgspec.Struct):
     epoch: str | None = None
     first_offset: int | None = None
     last_offset: int | None = None
-    faults: list[Fault] = []
+    faults: list[LineFault] = []
 
     def fault(self, line: int, reason: str) -> None:
         """Count an unpublished line; keep the first MAX_LISTED."""
         self.refused += 1
         if len(self.faults) < MAX_LISTED:
-            self.faults.append(Fault(line, reason))
+            self.faults.append(LineFault(line, reason))
 
     def known(self) -> None:
         """Count a line published by an earlier run."""

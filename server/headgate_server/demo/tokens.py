@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from headgate.auth.identity import Authenticator
-from headgate.auth.keys import SECRET_ALGORITHM, Key
+from headgate.auth.keys import SECRET_ALGORITHM, TokenKey
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import InvalidRequest
 from headgate.settings.settings import Settings
@@ -32,7 +32,7 @@ class DemoTokens:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        return Tokens([Key("demo", SECRET_ALGORITHM, self._find_secret())], _AUDIENCE, leeway_s=0.0)
+        return Tokens([TokenKey("demo", SECRET_ALGORITHM, self._find_secret())], _AUDIENCE, leeway_s=0.0)
 
     def issue(self, user: object) -> str:
         """Return a token for one of USERS. Raises InvalidRequest if there is no such user."""

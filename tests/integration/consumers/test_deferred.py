@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.consumers.work.store import Page, Store, defer_for, done
+from headgate.consumers.work.store import Store, TaskPage, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.redis.client import Client, call
 from headgate.services.publisher import Publisher
@@ -28,7 +28,7 @@ def task(number: int, size: int = 10, *, together: bool = False) -> Task:
     return Task("e" * 16, number, "a", f"id{number}", 1000 + number, b"1" * size, "ada", together=together)
 
 
-def take(store: Store, max_waiting: int = 100) -> Page:
+def take(store: Store, max_waiting: int = 100) -> TaskPage:
     page = store.take(100, LEASE_MS, max_waiting, lambda topic: True)
     assert page is not None
     return page
@@ -40,7 +40,7 @@ def died(client: Client) -> None:
         call(client, "ZADD", f"{GROUP}:held", 1, name)
 
 
-def offsets(page: Page) -> list[int]:
+def offsets(page: TaskPage) -> list[int]:
     """Of the tasks that were deferred."""
     return [taken.task.offset for taken in page.work if not taken.in_log]
 

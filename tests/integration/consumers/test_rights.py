@@ -9,7 +9,7 @@ from headgate.consumers.work import groups
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, defer_for, done
+from headgate.consumers.work.store import GROUP_LIBRARY, Store, TaskPage, back, dead, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused
 from headgate.redis.client import Client, call, describe_server, open_client
@@ -43,7 +43,7 @@ def limit(redis_client: Client, redis_server: EmbeddedRedis) -> Limit:
     return limit
 
 
-def take(store: Store) -> Page:
+def take(store: Store) -> TaskPage:
     page = store.take(100, LEASE_MS, 100, lambda topic: True)
     assert page is not None
     return page

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity, PageRequest
-from headgate.auth.keys import Key
+from headgate.auth.keys import TokenKey
 from headgate.errors import InvalidPattern, InvalidRequest
 from headgate.events.topic import own_topics, pattern, user_word
 from headgate.services.publisher import Receipt
@@ -223,7 +223,7 @@ def secrets_of_all_dataclasses() -> list[object]:
         Handshake("n", {"token": CANARY}, {"HTTP_AUTHORIZATION": CANARY}),
         Identity("ana", token_id="t1"),
         Settings(token_secret=CANARY, redis_url=f"redis://:{CANARY}@h/0"),
-        Key("k", "HS256", CANARY),
+        TokenKey("k", "HS256", CANARY),
         PageRequest("orders.price", {"card": CANARY}, Identity("ana", token_id="t1"), "n", "id"),
         Receipt("e", 1, False, "id"),
     ]

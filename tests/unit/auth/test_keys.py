@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.auth.keys import MAX_KEY_ID_CHARACTERS, Key
+from headgate.auth.keys import MAX_KEY_ID_CHARACTERS, TokenKey
 from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, algorithm_of, jwk, pem
 
 SIGNED = b"header.payload"
@@ -23,7 +23,7 @@ def test_a_key_proves_its_own_signatures_and_no_others(private: Any) -> None:
     """Neither of another text nor damaged ones, nor none."""
     algorithm = "HS256" if private is SECRET else algorithm_of(private)
     text = SECRET.decode() if private is SECRET else pem(private)
-    key, made = Key.from_text("k", algorithm, text), signature(private, algorithm)
+    key, made = TokenKey.from_text("k", algorithm, text), signature(private, algorithm)
     assert key.proves(SIGNED, made)
     assert not key.proves(b"header.another", made)
     assert not any(key.proves(SIGNED, bad) for bad in (b"", made[:-1], made + b"x", bytes(len(made))))
@@ -32,7 +32,7 @@ def test_a_key_proves_its_own_signatures_and_no_others(private: Any) -> None:
 @given(st.binary(min_size=1, max_size=200), st.binary(max_size=300), st.binary(max_size=40))
 def test_a_secret_proves_what_pyjwt_proves(secret: bytes, signed: bytes, guess: bytes) -> None:
     """Whatever the length of the secret, which HMAC hashes above its block, and of the text."""
-    theirs, key = jwt.get_algorithm_by_name("HS256"), Key("k", "HS256", b"-" + secret)
+    theirs, key = jwt.get_algorithm_by_name("HS256"), TokenKey("k", "HS256", b"-" + secret)
     prepared = theirs.prepare_key(b"-" + secret)
     made = theirs.sign(signed, prepared)
     assert [key.proves(signed, each) for each in (made, guess)] == [
@@ -43,14 +43,14 @@ def test_a_secret_proves_what_pyjwt_proves(secret: bytes, signed: bytes, guess: 
 def test_a_key_whose_material_does_not_fit_proves_nothing() -> None:
     """A public key as a secret: with it every reader could sign."""
     secret = pem(RSA_KEY).encode()
-    key = Key("k", "HS256", secret)
+    key = TokenKey("k", "HS256", secret)
     forged = jwt.get_algorithm_by_name("HS256").sign(SIGNED, secret)
     assert not key.proves(SIGNED, forged)
 
 
 def test_a_secret_signs_and_names_itself_where_there_are_others() -> None:
     """The key id in the header chooses it among them."""
-    key = Key.from_text("k", "HS256", SECRET.decode())
+    key = TokenKey.from_text("k", "HS256", SECRET.decode())
     assert jwt.get_unverified_header(key.sign(b"{}", name_key=True)) == {"alg": "HS256", "kid": "k", "typ": "JWT"}
     assert "kid" not in jwt.get_unverified_header(key.sign(b"{}", name_key=False))
 
@@ -58,7 +58,7 @@ def test_a_secret_signs_and_names_itself_where_there_are_others() -> None:
 def test_a_published_key_has_a_name_of_bounded_length() -> None:
     """The name is remembered, and is in the log."""
     longest = "k" * MAX_KEY_ID_CHARACTERS
-    found = Key.from_jwk(jwk(longest, RSA_KEY))
+    found = TokenKey.from_jwk(jwk(longest, RSA_KEY))
     assert found is not None
     assert (found.key_id, found.algorithm) == (longest, "RS256")
-    assert [Key.from_jwk(jwk(name, RSA_KEY)) for name in ("", longest + "k")] == [None, None]
+    assert [TokenKey.from_jwk(jwk(name, RSA_KEY)) for name in ("", longest + "k")] == [None, None]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks
-from headgate.auth.keys import Key
+from headgate.auth.keys import TokenKey
 from headgate.auth.tokens import MAX_TOKEN_BYTES, Tokens, _decode_part, token_authenticator
 from headgate.errors import SettingsError, Unauthorized, UnauthorizedReason
 from headgate.settings.settings import Settings
@@ -70,12 +70,12 @@ def flipped(text: str) -> str:
 
 def one_secret() -> Tokens:
     """The keys of a gateway with only HEADGATE_TOKEN_SECRET."""
-    return Tokens([Key(SECRET_KEY_ID, "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
+    return Tokens([TokenKey(SECRET_KEY_ID, "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
 
 
 def many_keys() -> Tokens:
     """One key for each algorithm, named after it in lower case."""
-    keys = [Key(name.lower(), name, key if name == "HS256" else key.public_key()) for name, key in PRIVATE.items()]
+    keys = [TokenKey(name.lower(), name, key if name == "HS256" else key.public_key()) for name, key in PRIVATE.items()]
     return Tokens(keys, "headgate", LEEWAY_S, lambda: NOW_S)
 
 
@@ -269,7 +269,7 @@ def test_a_secret_stands_beside_a_file_of_keys_under_its_own_id(tmp_path: Path) 
 
 def test_a_public_key_cannot_mint() -> None:
     """Only the owner of the private key makes tokens."""
-    tokens = Tokens([Key("k", "EdDSA", ED_KEY.public_key())], "headgate", LEEWAY_S, lambda: NOW_S)
+    tokens = Tokens([TokenKey("k", "EdDSA", ED_KEY.public_key())], "headgate", LEEWAY_S, lambda: NOW_S)
     for key_id in (None, "k"):
         with pytest.raises(SettingsError, match="public, and cannot sign"):
             tokens.mint("ana", [], [], 60, key_id=key_id)
@@ -312,7 +312,7 @@ def test_a_changed_token_is_accepted_only_if_pyjwt_accepts_it(position: int, let
 
 def test_where_an_issuer_is_set_a_minted_token_is_from_it() -> None:
     """The rule and the mint read the same setting."""
-    key = Key(SECRET_KEY_ID, "HS256", SECRET)
+    key = TokenKey(SECRET_KEY_ID, "HS256", SECRET)
     strict = Tokens([key], "headgate", LEEWAY_S, lambda: NOW_S, issuer="https://login.example.com")
     assert strict.verify(strict.mint("ana", [], [], 60)).user == "ana"
     assert refused(strict, token(iss="https://evil.example")).reason == "wrong_issuer"
@@ -320,7 +320,7 @@ def test_where_an_issuer_is_set_a_minted_token_is_from_it() -> None:
 
 def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
     """An issuer's key of the name of ours would otherwise take its place."""
-    tokens = Tokens([Key("ours", "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
+    tokens = Tokens([TokenKey("ours", "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
 
     def by_issuer(key_id: str) -> str:
         return jwt.encode(claims(), RSA_KEY, "RS256", headers={"kid": key_id})
@@ -332,7 +332,7 @@ def test_fetched_keys_replace_those_before_and_never_a_configured_one() -> None:
     tokens.use_fetched(read_jwks(jwks(b=RSA_KEY)))
     assert refused(tokens, by_issuer("a")).reason == "unknown_key"
     assert tokens.verify(by_issuer("b")).user == "ana"
-    tokens.configure([Key("newer", "HS256", OTHER_SECRET)])
+    tokens.configure([TokenKey("newer", "HS256", OTHER_SECRET)])
     assert refused(tokens, token({"kid": "ours"})).reason == "unknown_key"
     assert tokens.verify(by_issuer("b")).user == "ana"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import bulk_file
-from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, Fault
+from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, LineFault
 from headgate.cli.receipts import FileFault, Receipts
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
@@ -113,7 +113,7 @@ def test_what_redis_refuses_is_named_by_its_line_and_the_others_are_published(pu
     """It is no transaction."""
     outcome = Bulk(publisher).publish([*lines(1), b'{"topic":"refused.a","data":1}\n', *lines(1)])
     assert (outcome.published, outcome.refused) == (2, 1)
-    assert outcome.faults == [Fault(2, "the bus refused: no")]
+    assert outcome.faults == [LineFault(2, "the bus refused: no")]
 
 
 def test_without_redis_it_says_from_which_line_on_to_go_on(publisher: Recording) -> None:

@@ -69,7 +69,7 @@ class LeasedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TaskPage:
     """The result of one `take`, with the position of the group.
 
     `unwanted` are the offsets of entries that match no pattern and only need an acknowledgement. The page's entries are leased
@@ -119,7 +119,7 @@ class Store:
         epoch, position = self.call("group_open", start)
         return epoch.decode(), position
 
-    def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
+    def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> TaskPage | None:
         """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None if the group is not open.
 
         If `max_waiting` or more tasks wait, or Redis is full, there are no new entries until answers make room. `wanted`
@@ -146,7 +146,7 @@ class Store:
             else:
                 unwanted.append(offset)
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
-        return Page(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost, is_redis_full)
+        return TaskPage(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost, is_redis_full)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
         """Finish entries of the log; return whether `confirm` is due. Never raises or waits.

@@ -35,7 +35,7 @@ from headgate.runtime.spans import consuming
 
 from .routing import WANTS_FAULTS, Routing
 from .spec import ConsumerSpec
-from .store import Answer, LeasedTask, Page, Store, back, dead, defer_for, done, held
+from .store import Answer, LeasedTask, Store, TaskPage, back, dead, defer_for, done, held
 from .task import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, WHY_DEAD, Task
 
 # Handing out a page blocks Redis, for 0.3 ms with 25 entries and 1.5 ms with 100, at the same rate for the consumer.
@@ -272,7 +272,7 @@ class Worker:
         """Return how long to leave the work to the other workers of this process."""
         return consumer.pause_s() if time.monotonic() - self._together.succeeded_s < RECENT_S else 0.0
 
-    def _take(self) -> Page | None:
+    def _take(self) -> TaskPage | None:
         # A page whose answer is lost counts as a delivery of its tasks, and an outage of three leases would make poison of work
         # that nobody began. So after one Redis must answer a question that hands out nothing.
         if self._is_page_lost:
@@ -285,7 +285,7 @@ class Worker:
             self._is_page_lost = True
             raise
 
-    def _handle_page(self, consumer: Consumer, page: Page | None, asked_s: float) -> None:
+    def _handle_page(self, consumer: Consumer, page: TaskPage | None, asked_s: float) -> None:
         if page is None:
             self._log("Redis does not know the consumer any more; it begins with all that is there")
             self._metrics.logs_lost.inc()
@@ -304,7 +304,7 @@ class Worker:
     def _now_ms(self) -> int:
         return round(1000 * (self._group_ahead_s + time.monotonic()))
 
-    def _account(self, page: Page) -> None:
+    def _account(self, page: TaskPage) -> None:
         self._group_ahead_s = page.now_ms / 1000 - time.monotonic()
         self._waiting = page.waiting
         self._metrics.waiting.set(page.waiting)
@@ -328,7 +328,7 @@ class Worker:
             self._metrics.logs_lost.inc()
             self._log("the log is another one; the consumer begins with its first event")
 
-    def _wait(self, consumer: Consumer, page: Page) -> None:
+    def _wait(self, consumer: Consumer, page: TaskPage) -> None:
         limits = [IDLE_S]
         if page.due_in_s is not None:
             limits.append(page.due_in_s)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, done
+from headgate.consumers.work.store import GROUP_LIBRARY, Store, TaskPage, back, done
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE
 from headgate.services.publisher import Publisher
@@ -27,13 +27,13 @@ def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
     store.close()
 
 
-def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS) -> Page:
+def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS) -> TaskPage:
     page = store.take(count, lease_ms, 1000, lambda topic: True)
     assert page is not None
     return page
 
 
-def offsets(page: Page) -> list[int]:
+def offsets(page: TaskPage) -> list[int]:
     return [leased.task.offset for leased in page.work]
 
 
@@ -51,7 +51,7 @@ def put_back(client: Client, copied: list[tuple[str, Any]]) -> None:
         call(client, "RESTORE", key, 0, dump, "REPLACE")
 
 
-def values(page: Page) -> list[bytes]:
+def values(page: TaskPage) -> list[bytes]:
     return [leased.task.data for leased in page.work]
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headgate.consumers.work import store as stores
-from headgate.consumers.work.store import GROUP_LIBRARY, MAX_UNCONFIRMED, LeasedTask, Page, Store, back, dead, defer_for, done
+from headgate.consumers.work.store import GROUP_LIBRARY, MAX_UNCONFIRMED, LeasedTask, Store, TaskPage, back, dead, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
 from headgate.redis.client import Client, call
@@ -40,13 +40,13 @@ def store(unopened: Store) -> Store:
     return unopened
 
 
-def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_waiting: int = 1000) -> Page:
+def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS, max_waiting: int = 1000) -> TaskPage:
     page = store.take(count, lease_ms, max_waiting, lambda topic: topic != "unwanted")
     assert page is not None
     return page
 
 
-def offsets(page: Page) -> list[int]:
+def offsets(page: TaskPage) -> list[int]:
     return [leased.task.offset for leased in page.work]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.consumers import Defer, Delivery, Retry
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import Page, Store, defer_for, done
+from headgate.consumers.work.store import Store, TaskPage, defer_for, done
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.time_watch import TimeWatch
@@ -47,7 +47,7 @@ class Consumers:
         """Be another instance, which was not there before."""
         self._watch.observe(0)
 
-    def take(self) -> Page:
+    def take(self) -> TaskPage:
         """Hand out as much as possible."""
         page = self.store.take(100, LEASE_MS, 10_000, lambda topic: True)
         assert page is not None
@@ -57,7 +57,7 @@ class Consumers:
         self._watch.observe(self.store.tick(*self._watch.words()))
 
 
-def set_idle(client: Client, page: Page, ms: int) -> None:
+def set_idle(client: Client, page: TaskPage, ms: int) -> None:
     """Have Redis think that the entries of a page were handed out so long ago."""
     group = group_in_log("mail", page.epoch)
     ids = [f"{leased.task.offset}-0" for leased in page.work]

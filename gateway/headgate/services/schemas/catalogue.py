@@ -54,7 +54,6 @@ class Catalogue:
     """See the module. Made by `read_catalogue`.
 
     Attributes:
-        schemas: file name → its contents.
         topics: pattern → file name, in the order of the patterns.
         places: every schema in every file.
         references: place of a schema with `$ref` → its target.
@@ -62,7 +61,6 @@ class Catalogue:
     """
 
     documents: Documents
-    schemas: Mapping[str, Any]
     topics: Mapping[str, str]
     places: Mapping[Place, Any]
     references: Mapping[Place, Place]
@@ -95,7 +93,7 @@ def read_catalogue(documents: Documents) -> Catalogue:
     _refuse_circles(places, references)
     topics = _topics(schemas)
     compiled = validators({name: (_address(name, schema), schema) for name, schema in schemas.items()})
-    return Catalogue(documents, schemas, topics, places, references, compiled)
+    return Catalogue(documents, topics, places, references, compiled)
 
 
 def _schema(name: str, text: bytes) -> Any:

@@ -13,7 +13,7 @@ except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 
 publisher = AsyncPublisher()
-# A Redis that is away for hours must not make dead letters of rows, as ten attempts would.
+# While Redis is unreachable for hours, rows must not become dead letters, as after ten attempts by default.
 CONFIG = RelayConfig(max_attempts=1_000_000)
 
 

@@ -1,4 +1,4 @@
-"""What cron runs at night, and who hears of it."""
+"""A script for cron: it does its work and publishes the result."""
 
 import sys
 
@@ -17,4 +17,4 @@ def close_the_books() -> dict[str, int]:
 try:
     print(Publisher().publish("books.closed", close_the_books()))
 except HeadgateError as error:
-    sys.exit(f"nightly: the books are closed, but nobody heard of it: {error}")
+    sys.exit(f"nightly: the books are closed, but the event was not published: {error}")

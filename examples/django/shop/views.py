@@ -30,7 +30,7 @@ def token(request: HttpRequest) -> HttpResponse:
 @require_POST
 @transaction.atomic
 def fail(request: HttpRequest, number: int) -> HttpResponse:
-    """Everybody sees what has become of the order, and its user must not miss it. After a rollback nobody hears of it."""
+    """Every page shows the failed order, and its user also gets an item in the inbox. After a rollback nothing is published."""
     Order.objects.update_or_create(pk=number, defaults={"status": "failed"})
     publish_on_commit(f"orders.{number}.failed", {"id": number, "status": "failed"})
     publish_on_commit("inbox.orders.failed", {"title": f"Order {number} failed"}, user=request.user.get_username())

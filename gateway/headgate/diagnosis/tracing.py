@@ -207,7 +207,7 @@ class _Search:
     def _ask_browsers(self, trace: Trace) -> None:
         user = user_of(trace.topic)
         if user is None:
-            trace.notes.append("The event is for more than one user: who has shown it is not known.")
+            trace.notes.append("The event is not for one user, so Headgate does not know which users saw it.")
         else:
             facts = read_user_facts(self._client, trace.namespace, user, trace.topic, trace.id)
             trace.read, trace.shown = facts.is_read, facts.is_shown
@@ -218,7 +218,7 @@ class _Search:
         trace.browsers, silent = ask_browsers(self._client, trace.namespace, epoch, trace.offset, trace.topic, within_s)
         self._charge(trace.browsers.clients - trace.browsers.not_asked)
         if silent:
-            trace.notes.append(f"handled: no word from the pages of {', '.join(silent[:5])}.")
+            trace.notes.append(f"handled: no answer from the pages of {', '.join(silent[:5])}.")
 
     def _ask_consumers(self, trace: Trace) -> None:
         """Add each consumer. Once their names are known, each is a separate part of the trace."""
@@ -241,8 +241,8 @@ class _Search:
 
 
 _UNCOUNTED = (
-    "No gateway has counted this event: no client wanted it, or has read it since; or the gateway was killed within a second of"
-    " it, counted it an hour ago (6 minutes at 100 events a second), or has HEADGATE_TRACE_EVERY=0."
+    "No gateway has counted this event. Either no client wanted it or has read it from the log, or the gateway was killed within"
+    " a second, counted it more than an hour ago (6 minutes at 100 events a second), or has HEADGATE_TRACE_EVERY=0."
 )
 
 
@@ -251,9 +251,9 @@ def _not_sampled(trace: Trace) -> str:
     every = Settings().trace_every
     nearest = trace.offset - trace.offset % every or every
     return (
-        f"Not sampled: of more than about {QUIET_EVENTS} events a second a gateway counts every {every}th (HEADGATE_TRACE_EVERY),"
-        f" and this one came among more. Offset {nearest} beside it is counted: `headgate trace {nearest}`. To follow this one,"
-        " publish it again when there are fewer, or with HEADGATE_TRACE_EVERY=1 at the gateways."
+        f"Not sampled: of more than about {QUIET_EVENTS} events a second a gateway counts every {every}th (HEADGATE_TRACE_EVERY)."
+        f" The nearest counted one is offset {nearest}: `headgate trace {nearest}`. To trace every event, set"
+        " HEADGATE_TRACE_EVERY=1 at the gateways."
     )
 
 

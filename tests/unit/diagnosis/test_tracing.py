@@ -311,7 +311,7 @@ def test_what_browsers_say_is_told_and_so_is_a_gateway_that_does_not_answer(answ
         "browsers: of 5 connected now, 2 handled it, 1 passed it without a handler (a gap, or no handler then), 2 did not answer"
     )
     assert said in lines(found)
-    assert "note: handled: no word from the pages of web-2/9." in lines(found)
+    assert "note: handled: no answer from the pages of web-2/9." in lines(found)
 
 
 def test_a_part_that_redis_refuses_is_not_known(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:

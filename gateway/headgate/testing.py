@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from secrets import token_hex
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 import pytest
@@ -65,6 +65,9 @@ class EphemeralEvent(msgspec.Struct, frozen=True):
     by: str | None
 
 
+_E = TypeVar("_E", PublishedEvent, EphemeralEvent)
+
+
 class Published:
     """The events published since the test began, in order. Repeating an id adds nothing, as in a log. Thread-safe."""
 
@@ -79,13 +82,7 @@ class Published:
         Raises:
             InvalidPattern: the pattern is invalid.
         """
-        check_pattern(pattern)
-        with self._lock:
-            return [
-                event
-                for event in self._events
-                if matches(pattern, event.topic) and namespace in (None, event.namespace)
-            ]  # fmt: skip
+        return self._select(self._events, pattern, namespace)
 
     def ephemeral(self, pattern: str = "#", namespace: str | None = None) -> list[EphemeralEvent]:
         """Return the ephemeral events, selected like events.
@@ -93,15 +90,21 @@ class Published:
         Raises:
             InvalidPattern: the pattern is invalid.
         """
-        check_pattern(pattern)
-        with self._lock:
-            return [each for each in self._ephemeral if matches(pattern, each.topic) and namespace in (None, each.namespace)]
+        return self._select(self._ephemeral, pattern, namespace)
 
     def clear(self) -> None:
         """Remove the events. Their ids still count, and offsets continue."""
         with self._lock:
             self._events.clear()
             self._ephemeral.clear()
+
+    def __repr__(self) -> str:  # which pytest shows for `assert published("…")`
+        return f"Published({', '.join(event.topic for event in self._events) or 'nothing'})"
+
+    def _select(self, events: list[_E], pattern: str, namespace: str | None) -> list[_E]:
+        check_pattern(pattern)
+        with self._lock:
+            return [each for each in events if matches(pattern, each.topic) and namespace in (None, each.namespace)]
 
 
 class _Writer:

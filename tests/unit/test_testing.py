@@ -62,6 +62,13 @@ def test_what_is_published_is_recorded_with_a_receipt(publisher: Publisher, publ
     assert publisher.check(replace(first, epoch="e" * 16)) is Fate.UNKNOWN
 
 
+def test_a_failed_assertion_shows_what_was_published(publisher: Publisher, published: Published) -> None:
+    """By the text of the fixture, which pytest prints."""
+    assert repr(published) == "Published(nothing)"
+    publisher.publish("orders.42.shipped", 1)
+    assert repr(published) == "Published(orders.42.shipped)"
+
+
 def test_an_id_that_comes_again_adds_nothing(publisher: Publisher, published: Published) -> None:
     """The receipt is that of the first, as a duplicate; the same id of another topic, namespace or user is another event."""
     first = publisher.publish("orders.1", 1, id="a")

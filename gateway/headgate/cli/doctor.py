@@ -23,7 +23,7 @@ from .options import (
     redis_option,
     with_options,
 )
-from .output import echo, print_json, print_result, print_title, wants_json
+from .output import counted, echo, print_json, print_result, print_title, wants_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ def doctor(
             }
         )
     else:
-        print_title(f"{faults} fault(s), {warnings} warning(s)")
+        print_title(f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}")
     sys.exit(0 if is_good else 1)
 
 

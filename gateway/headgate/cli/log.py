@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, need_namespace, redis_option, seconds, with_options
-from .output import echo, paint, print_json, wants_json
+from .output import counted, echo, paint, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
@@ -258,7 +258,7 @@ def _gateway(at: AtGateway) -> str:
     counts = at.counts
     parts = [f"{counts[name]} {words}" for name, words in _WORDS.items() if counts.get(name)]
     read = f"; {counts['from_log']} read it from the log" if counts.get("from_log") else ""
-    clients = "1 client" if counts["matched"] == 1 else f"{counts['matched']} clients"
+    clients = counted(counts["matched"], "client")
     return f"gateway {at.gateway}: for {clients}" + (f": {', '.join(parts)}" if parts else "") + read
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, open_redis, redis_option, with_options
-from .output import Commands, Trusted, echo, fail, print_document, print_done, print_json, wants_json
+from .output import Commands, Trusted, counted, echo, fail, print_document, print_done, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -36,9 +36,9 @@ def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
     changed = {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}
     names_of = {"added": sorted(added), "removed": sorted(removed), "changed": sorted(changed)}
     signed = [f"{sign} {name}" for sign, names in (("+", added), ("-", removed), ("~", changed)) for name in sorted(names)]
-    counts = f"version {after.version}: {len(after.texts)} files for {len(topics)} patterns, in namespace {namespace}"
+    counts = f"{counted(len(after.texts), 'file')} for {counted(len(topics), 'pattern')}"
     print_done(
-        "\n".join([*signed, counts]),
+        "\n".join([*signed, f"version {after.version}: {counts}, in namespace {namespace}"]),
         {"version": after.version, "namespace": namespace, "files": len(after.texts), "patterns": len(topics), **names_of},
     )
 
@@ -98,7 +98,7 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> Non
     client, namespace = _open(namespace, redis_url)
     _, after = change_registry(client, namespace, without)
     print_done(
-        f"version {after.version}: {len(after.texts)} files, in namespace {namespace}",
+        f"version {after.version}: {counted(len(after.texts), 'file')}, in namespace {namespace}",
         {"version": after.version, "namespace": namespace, "files": len(after.texts)},
     )
 

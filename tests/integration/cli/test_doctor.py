@@ -161,5 +161,5 @@ def test_it_reads_well_on_a_terminal(
         "Redis", "clocks", "machine", "public URL http://127.0.0.1:1", "one event through every hop", lines[-1],
     ]  # fmt: skip
     assert "  fault    WebSocket: connection refused" in lines
-    assert lines[-1].startswith("2 fault(s), ")
+    assert lines[-1].startswith("2 faults, ")
     assert "\x1b" not in result.stdout

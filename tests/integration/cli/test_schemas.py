@@ -29,7 +29,7 @@ def test_a_folder_is_pushed_read_and_taken_apart(run: Run, tmp_path: Path) -> No
     assert run("schemas", "push", folder).stdout.splitlines()[:-1] == ["- b.*.json", "~ a.json"]
     assert '"a": A;' in run("types", "--registry").stdout
     left = texts({"_c.json": TEXT}).version
-    assert run("schemas", "remove", "a").stdout == f"version {left}: 1 files, in namespace notifications\n"
+    assert run("schemas", "remove", "a").stdout == f"version {left}: 1 file, in namespace notifications\n"
 
 
 def test_namespaces_have_schemas_of_their_own(run: Run, tmp_path: Path) -> None:

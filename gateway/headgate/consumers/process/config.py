@@ -32,7 +32,6 @@ MAX_FILE_BYTES = 1024 * 1024
 MAX_CONSUMERS = 64
 MAX_PATTERNS = 64
 Declared = TypeVar("Declared")
-_SETTINGS = frozenset(each.name for each in dataclasses.fields(Settings))
 
 # Imported by name, so that a process imports only the types in its file.
 TYPES = {
@@ -210,10 +209,12 @@ def _variable(value: object) -> str:
 
 def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
     known = ("settings", "consumers")
-    for name in document:
-        if name in _SETTINGS:
-            yield f"{path} {name} is a setting, and in no table; expected it below [settings]"
-        elif name not in known:
+    for name, value in document.items():
+        if name in known:
+            continue
+        if not isinstance(value, dict):
+            yield f"{path} {name} is in no table; expected it below [settings]"
+        else:
             close = difflib.get_close_matches(name, known, 1, 0.6)
             meant = f"did you mean [{close[0]}]?" if close else "expected [settings] or [consumers.on-call]"
             yield f"{path} [{name}] is not a table of this file; {meant}"

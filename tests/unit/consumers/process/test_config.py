@@ -363,12 +363,12 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
 
 def test_a_setting_outside_its_table_is_told(folder: Path) -> None:
     """`headgate serve`, which reads the settings alone, would go on without it, and on SIGHUP with every limit at its default."""
-    Path(FILE).write_text("max_clients = 5\n[settings]\nport = 'x'\n[setings]\nport = 1\n[headgate]\n[consumers.x]\ny = 1\n")
+    Path(FILE).write_text("max_client = 5\n[settings]\nport = 'x'\n[setings]\nport = 1\n[headgate]\n[consumers.x]\ny = 1\n")
     with pytest.raises(SettingsError) as caught:
         read_settings(FILE, {})
     assert caught.value.faults == (
         "headgate.toml [settings] port='x': expected a whole number from 0 to 65535 (0 picks a free one)",
-        "headgate.toml max_clients is a setting, and in no table; expected it below [settings]",
+        "headgate.toml max_client is in no table; expected it below [settings]",
         "headgate.toml [setings] is not a table of this file; did you mean [settings]?",
         "headgate.toml [headgate] is not a table of this file; expected [settings] or [consumers.on-call]",
     )

@@ -118,15 +118,16 @@ def _serve(app: Flask, listener: socket.socket | None, file: SettingsFile) -> in
     asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
         on_signal(number, lambda: (at_once if asked_to_stop.is_set() else asked_to_stop).set())
-    if file.path or settings.token_keys or settings.token_jwks_url:
-        terminal = has_terminal()
+    has_files = bool(file.path or settings.token_keys or settings.token_jwks_url)
+    terminal = has_terminal()
 
-        def hang_up() -> None:
-            if terminal and not has_terminal():  # it was closed, which must end the process as usual
-                asked_to_stop.set()
-            else:
-                reload(app, gate.gateway, file)
+    def hang_up() -> None:
+        if not has_files or (terminal and not has_terminal()):  # it was closed, which must end the process as usual
+            asked_to_stop.set()
+        else:
+            reload(app, gate.gateway, file)
 
+    if has_files or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         on_signal(signal.SIGHUP, hang_up)
     for line in (*start_gateway(gate, asked_to_stop), *async_views(app)):
         complain(line)

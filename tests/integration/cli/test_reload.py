@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
 
@@ -42,3 +44,21 @@ def test_one_process_reads_its_file_again(start_gateway: StartGateway, tmp_path:
         assert limit(gateway.url) == 6
         assert client.request("subscribe", {"pattern": "a"})["ok"] is True
     assert "consum" not in gateway.output
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["", "nohup"])
+def test_a_process_without_a_file_to_read_again_drains(start_gateway: StartGateway, *, is_ignored: bool) -> None:
+    """As by SIGTERM, rather than cut off its clients. Under nohup it stays."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    try:
+        gateway = start_gateway({"HEADGATE_ANONYMOUS_SUBSCRIBE": "#"})
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    os.kill(gateway.pid, signal.SIGHUP)
+
+    if is_ignored:
+        assert limit(gateway.url)
+        gateway.ask_to_stop()
+    assert gateway.wait_until_ended() == 0
+    assert gateway.output.count("headgate: stopping") == 1

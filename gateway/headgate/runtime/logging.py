@@ -74,10 +74,10 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
         _renderer(form),
     ]
     wrapper = structlog.make_filtering_bound_logger(logging.DEBUG)
-    structlog.configure(processors=processors, wrapper_class=wrapper, logger_factory=_named, cache_logger_on_first_use=True)
+    structlog.configure(processors=processors, wrapper_class=wrapper, logger_factory=_Lines, cache_logger_on_first_use=True)
     # For modules that applications use without structlog: the publisher and the schema check.
     logging.getLogger("headgate").handlers = [
-        _Passed(lambda name: structlog.wrap_logger(_named(name), processors, wrapper_class=wrapper))
+        _Passed(lambda name: structlog.wrap_logger(_Lines(name), processors, wrapper_class=wrapper))
     ]
 
 
@@ -90,11 +90,21 @@ def set_level(level: str) -> None:
 _level = logging.INFO
 
 
-def _named(name: str = "headgate") -> Any:
-    """Return a logger with a name. It writes each line at once, so that lines of several threads do not mix."""
-    logger: Any = structlog.WriteLogger(sys.stderr)
-    logger.name = name
-    return logger
+class _Lines:
+    """A named logger that writes each line at once, so that lines of several threads do not mix.
+
+    structlog's own ones take a lock first. A callback of the loop must not wait for the thread that has it.
+    """
+
+    def __init__(self, name: str = "headgate") -> None:
+        self.name, self._stream = name, sys.stderr
+
+    def msg(self, line: str) -> None:
+        """Write a line."""
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    log = debug = info = warn = warning = error = err = exception = failure = fatal = critical = msg
 
 
 class _Passed(logging.Handler):

@@ -1,8 +1,10 @@
 """The log: the form of its lines, and the throttle of those that clients can cause at will."""
 
+import io
 import json
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,6 +22,7 @@ from headgate.runtime import logging as logs
 from headgate.runtime import operator_lines
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
 from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, few_tracebacks, wire_form
+from tests.support.redis_server import DEADLINE_S
 
 
 def test_tracebacks_of_one_event_pass_once_in_a_while() -> None:
@@ -155,6 +158,32 @@ def test_a_structlog_of_the_application_that_leads_to_logging_does_not_go_in_cir
         ("headgate.publisher", "published late"),
         ("headgate.bus", "event='bus down'"),
     ]
+
+
+@pytest.mark.usefixtures("fresh_configuration")
+def test_a_line_does_not_wait_for_that_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog's thread writes one when the loop is blocked, and a callback of the loop may not wait for it."""
+    lines: list[str] = []
+    is_inside, may_end = threading.Event(), threading.Event()
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            if "first" in text:
+                is_inside.set()
+                assert may_end.wait(DEADLINE_S)
+            lines.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Stream())
+    logs.configure("info")
+    thread = threading.Thread(target=partial(structlog.get_logger("a").info, "first"))
+    thread.start()
+    assert is_inside.wait(DEADLINE_S)
+    structlog.get_logger("b").info("second")
+    assert len(lines) == 1
+    may_end.set()
+    thread.join(DEADLINE_S)
+    assert len(lines) == 2
 
 
 @pytest.mark.usefixtures("fresh_configuration")

@@ -342,7 +342,7 @@ class Connection(Bounded, redis.Connection):
 
 
 class TlsConnection(Bounded, redis.SSLConnection):
-    """Over TLS. Connections with the same TLS options share a context until one of them fails.
+    """Over TLS. Connections with the same TLS options share a context until one of them is closed by its server.
 
     redis-py makes a context for each connection, which reads the authorities of the system and so blocks the loop for 37 ms.
     """
@@ -352,8 +352,10 @@ class TlsConnection(Bounded, redis.SSLConnection):
     def connect(self) -> None:
         try:
             super().connect()
-        except BaseException:
-            _contexts.pop(self._context_key(), None)  # the next one reads its files again, which may have been renewed
+        except redis.ConnectionError as error:
+            # The next one reads its files again, which may have been renewed. While nothing listens there, that helps nothing.
+            if not isinstance(error.__context__, ConnectionRefusedError | socket.gaierror):
+                _contexts.pop(self._context_key(), None)
             raise
 
     # A private name of redis-py after 5.0, as it has no option for a context (tests/contract/test_redis_py_corners.py).

@@ -135,7 +135,10 @@ def test_a_tls_server_that_does_not_suit_is_said_with_the_remedy(
 
 @pytest.mark.skipif(not hasattr(redis.SSLConnection, "_wrap_socket_with_ssl"), reason="redis-py 5.0 makes one for each")
 def test_tls_connections_share_a_context_until_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A context reads the authorities of the system, which blocks the loop. After a failure the files may be new ones."""
+    """A context reads the authorities of the system, which blocks the loop. After a failure the files may be new ones.
+
+    A server that is down or stands still says nothing about them.
+    """
     made, make = count(), ssl.create_default_context
 
     def counted() -> ssl.SSLContext:
@@ -155,6 +158,10 @@ def test_tls_connections_share_a_context_until_one_fails(tmp_path: Path, monkeyp
 
     trusted.write_bytes(Path(old.ca_file).read_bytes())
     connect(old)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (1, silent.getsockname()[1]):
+            with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
+                connection_pool(read_url(f"rediss://127.0.0.1:{port}?ssl_ca_certs={trusted}"), 0.1).get_connection()
     connect(old)
     assert next(made) == 1
     trusted.write_bytes(Path(new.ca_file).read_bytes())

@@ -48,8 +48,8 @@ SHORTEST_WAIT_S = 0.01
 # Faults of the consumer's code in one task before it is set aside.
 MAX_FAULTS = 5
 # For so long after the last success in this process, a worker in a pause leaves the work to the others. Afterwards it defers the
-# events, so that they are not trimmed from the log.
-RECENT_S = 30.0
+# events, so that they are not trimmed from the log, which at a high rate holds only seconds.
+RECENT_S = 5.0
 # Attempts with an unknown outcome (the answer was lost, or the process ended), and so the most copies for a receiver.
 MAX_UNKNOWN = 3
 # Maximum tasks of one event.

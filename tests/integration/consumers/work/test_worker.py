@@ -449,7 +449,7 @@ def test_no_other_worker_takes_work_beside_a_task_that_one_more_lost_process_wou
 
 
 def test_a_worker_in_a_pause_leaves_the_work_to_the_others_while_they_succeed(site: Site) -> None:
-    """It returns the rest of its page, and takes no further one, until half a minute after their last success.
+    """It returns the rest of its page, and takes no further one, until some seconds after their last success.
 
     Otherwise the workers that a server refuses for its limit of connections would defer what the others could send.
     """

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headgate.auth.api_keys import shown_name
-from headgate.consumers.notification import OUTCOMES, NotificationState, state_of
+from headgate.consumers.notification import OUTCOMES, state_of
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.state import read_outcomes
@@ -179,7 +179,7 @@ class _Search:
                 continue
             trace.unknown = [each for each in trace.unknown if each != part]
         if trace.shown is not None:
-            trace.state = state_of(_facts(trace)).value
+            trace.state = state_of(_facts(trace))
         if trace.unknown:
             trace.notes.append(f"Redis was too slow, or refused: not known is {', '.join(trace.unknown)}.")
         return trace
@@ -257,18 +257,18 @@ def _not_sampled(trace: Trace) -> str:
     )
 
 
-def _facts(trace: Trace) -> Iterator[NotificationState]:
+def _facts(trace: Trace) -> Iterator[str]:
     """Yield the known facts about the event for its user."""
     if any(at.counts.get(name) for at in trace.gateways for name in ("written", "queued", "from_log")):
-        yield NotificationState.DELIVERED
+        yield "delivered"
     if trace.browsers is not None and trace.browsers.handled:
-        yield NotificationState.HANDLED
+        yield "handled"
     for consumer in trace.consumers:
         yield from (OUTCOMES[outcome] for outcome in consumer.outcomes)
     if trace.shown:
-        yield NotificationState.SHOWN
+        yield "shown"
     if trace.read:
-        yield NotificationState.READ
+        yield "read"
 
 
 def _by(fields: Mapping[bytes, bytes]) -> str | None:

@@ -228,15 +228,17 @@ def test_the_state_for_its_user_is_that_of_all_facts(answers: Answers) -> None:
     states.append(of().state)
     answers.outcomes = ["muted"]
     states.append(of().state)
-    answers.outcomes = ["muted", "pushed"]
+    answers.outcomes = ["pushed", "muted"]
+    states.append(of().state)
+    answers.outcomes = ["mailed", "pushed", "muted"]
     states.append(of().state)
     answers.facts = UserFacts(is_shown=True)
     states.append(of().state)
-    answers.facts = UserFacts(is_read=True)
+    answers.facts = UserFacts(is_read=True, is_shown=True)
     states.append(of().state)
 
-    assert states == ["sent", "delivered", "handled", "withdrawn", "pushed", "shown", "read"]
-    assert of().consumers == [AtConsumer("mail", "done", outcomes=["muted", "pushed"])]
+    assert states == ["sent", "delivered", "handled", "withdrawn", "pushed", "mailed", "shown", "read"]
+    assert of().consumers == [AtConsumer("mail", "done", outcomes=["mailed", "pushed", "muted"])]
 
 
 def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,10 +270,10 @@ export class Dispatcher {
    * @param {string} key
    * @param {Own} callback
    * @param {any} context
-   * @param {any} [options]
+   * @param {any} [given] options
    */
-  _addHandler(key, callback, context, options = {}) {
-    this._handlerComes(key, options);
+  _addHandler(key, callback, context, given) {
+    const options = this._handlerComes(key, given);
     const name = this.#names.get(key) ?? this.#begin(key);
     const handler = { key, callback, given: callback._callback ?? callback, context, options, nth: this.#nth++ };
     name.handlers.add(handler);
@@ -311,6 +311,7 @@ export class Dispatcher {
    * @protected
    * @param {string} name
    * @param {any} _options of the handler
+   * @returns {any} those for `_handlerLeft`: a copy, because handlers may share theirs, and the application may change them
    */
   _handlerComes(name, _options) {
     checkArgument("on: name", /./, name);

@@ -35,7 +35,7 @@
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
-import { checkArgument, checkOptions, checkRule, CONNECT, GATE, PUBLISH as PUBLISH_OPTIONS, RANGE, SIGNAL, SUBSCRIBE, TEXTS } from "./language/options.js";
+import { checkArgument, checkOptions, checkRule, CONNECT, GATE, HANDLER, PUBLISH as PUBLISH_OPTIONS, RANGE, SUBSCRIBE, TEXTS } from "./language/options.js";
 import { explainMethods, reportName } from "./language/explain.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
@@ -123,13 +123,10 @@ export class Gate extends Dispatcher {
    * @param {boolean} [isPart] whether it belongs to a part of this package, so that only `close` ends it
    * @returns {Subscription}
    */
-  _subscribe(pattern, options = {}, handler = options, isPart) {
-    if (handler === options) options = {};
+  _subscribe(pattern, options, handler = options, isPart) {
     checkPattern(pattern);
-    checkRule("subscribe: options", "object", options);
-    checkRule("subscribe: signal", SIGNAL, options.signal);
+    const { signal, ...wanted } = checkOptions("subscribe", SUBSCRIBE, handler === options ? {} : options);
     checkArgument("subscribe: handler", "function", handler);
-    const { signal, ...wanted } = options;
     const gate = this;
     let open = !signal?.aborted && gate.status !== "closed";
     // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an earlier handler of the same event may
@@ -267,8 +264,9 @@ export class Gate extends Dispatcher {
     reportName(name);
     if (!isTopic(name)) return;
     checkPattern(name);
-    checkOptions("subscribe", SUBSCRIBE, options);
-    this.#session.handlerComes(name, options);
+    const wishes = checkOptions("on", HANDLER, options);
+    this.#session.handlerComes(name, wishes);
+    return wishes;
   }
 
   /** @override @protected @param {string} name @param {SubscribeOptions} options */

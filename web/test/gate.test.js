@@ -184,6 +184,17 @@ describe("the user's own topics, by users.me", () => {
     assert.deepEqual(requests, [{ pattern: "users.ben.a" }, { pattern: `${own}a` }]);
   });
 
+  it("does not mix up handlers that have been given the same options, whatever becomes of these", async () => {
+    const options = { overflow: "latest" };
+    open().on("users.me.a users.me.b", record("both"), null, options);
+    options.overflow = "drop";
+    await gateway.welcome({ own });
+    const pattern = (name) => ({ pattern: `${own}${name}`, overflow: "latest" });
+    assert.deepEqual([await gateway.answer("subscribe"), await gateway.answer("subscribe")], [pattern("a"), pattern("b")]);
+    gate.off("users.me.a");
+    assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: `${own}a` });
+  });
+
   it("is refused by the gateway for a client without a token", async () => {
     open().on("users.me.#", () => {});
     await gateway.welcome({ user: "anonymous" });

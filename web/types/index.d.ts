@@ -413,14 +413,18 @@ export interface ConnectOptions {
   WebSocket?: any;
 }
 
-/** Options of a subscription. */
-export interface SubscribeOptions {
+/** Options of `on` and `once`. */
+export interface HandlerOptions {
   /** Default `catch_up`. The strongest policy of a pattern's handlers counts. */
   overflow?: Overflow | undefined;
   /** Default `true`. `false`: the application handles gaps of this pattern. */
   repair?: boolean | undefined;
   /** Past events to begin with. */
   since?: Since | undefined;
+}
+
+/** Options of a subscription. */
+export interface SubscribeOptions extends HandlerOptions {
   /** Ends the subscription. */
   signal?: AbortSignal | undefined;
 }
@@ -519,16 +523,16 @@ export interface Listenable {
 export class Dispatcher<Topics = AnyTopics> {
   /** Bind a handler to a name, several names separated by spaces, or a map of names to handlers. `all` gets everything. A topic or pattern subscribes, as `subscribe` does. */
   on<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
-  on<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
-  on<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  on<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: HandlerOptions): this;
+  on<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: HandlerOptions): this;
   on<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Remove the application's handlers that match name, handler and context. Omit any of them to match all. Loads, rooms and stores keep their handlers until they are closed. */
   off<Name extends string>(name?: (Name & Declared<Name>) | null, callback?: Callback | null, context?: any): this;
   off<Map extends { [name: string]: Callback }>(names: Map & DeclaredMap<Map>, context?: any): this;
   /** Bind a handler for one call for each name. */
   once<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
-  once<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
-  once<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  once<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: HandlerOptions): this;
+  once<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: HandlerOptions): this;
   once<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Backbone's old name for `on`. */
   bind: this["on"];

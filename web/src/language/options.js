@@ -56,13 +56,15 @@ export const CONNECT = {
   share: ["function"],
 };
 
-/** Options of a subscription. @type {Table} */
-export const SUBSCRIBE = {
+/** Options of a handler of a topic or pattern. @type {Table} */
+export const HANDLER = {
   overflow: [OVERFLOW],
   repair: ["boolean"],
   since: ["object"],
-  signal: [SIGNAL],
 };
+
+/** Options of a subscription. @type {Table} */
+export const SUBSCRIBE = { ...HANDLER, signal: [SIGNAL] };
 
 /** Options of a load. @type {Table} */
 export const LOAD = {

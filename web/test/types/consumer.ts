@@ -71,6 +71,8 @@ gate.on("orders.*.shipped", function (this: Order) {
 gate.on("orders.*.created", (order) => order.carrier);
 // @ts-expect-error another payload
 gate.on("orders.*.shipped", (order: Order) => order.id);
+// @ts-expect-error only `subscribe` has a signal
+gate.on("orders.*.created", () => {}, null, { signal: AbortSignal.abort() });
 gate.on({ "orders.*.created": (order) => order.id, "connection:up": ({ session }) => session.length, "menu:open": (place) => place.length });
 gate.off("orders.*.shipped").off(null, null, gate).off();
 gate.listenTo(gate, "plain", (nothing: null) => nothing);

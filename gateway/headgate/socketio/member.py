@@ -55,16 +55,6 @@ class ProvisionalSender:
     sent: int = 0
 
 
-def namespace_of(frame: Frame) -> str | None:
-    """Return the namespace of an event's frame; None for packets of other serializers."""
-    head, _, rest = frame.packet.partition(b"/")
-    if frame.binary or not head.startswith((b"42", b"45")):
-        return None
-    if not head[2:].rstrip(b"-").isdigit() and head[2:]:
-        return "/"  # the slash is in the data
-    return "/" + rest.partition(b",")[0].decode()
-
-
 class Member:
     """See the module. The fan-out needs its hash, `connection`, `direct`, `gone` and `offer`.
 
@@ -106,7 +96,7 @@ class Member:
         sender: FrameOwner = self
         if session.corks:
             self._early = {} if self._early is None else self._early
-            sender = self._early.setdefault(namespace_of(parts[0]), ProvisionalSender())
+            sender = self._early.setdefault(frame.topic, ProvisionalSender())
         self._put(parts, sender)
         if owner.overflow is Overflow.WAIT and session.queue.level >= HIGH_WATER:
             owner.behind.add(self)

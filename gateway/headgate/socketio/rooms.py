@@ -199,7 +199,7 @@ class RoomManager(Manager):  # type: ignore[misc]
             return
         audience = self._audience(namespace, room, skipped, packets)
         if audience.members:
-            server.to_room(server.framed(packets), audience, may_wait=is_ours)
+            server.to_room(server.framed(packets), audience, namespace, may_wait=is_ours)
 
     def _packet(self, namespace: str, event: str, arguments: list[object], id_: int | None = None) -> Any:
         return self.server.packet_class(_EVENT, namespace=namespace, data=[event, *arguments], id=id_)

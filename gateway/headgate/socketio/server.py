@@ -177,10 +177,12 @@ class Server(socketio.Server):  # type: ignore[misc]
         self._note_sent(member.connection.sid, frames)
         member.send(frames, may_wait=may_wait and not in_hub())
 
-    def to_room(self, frames: Sequence[Frame], audience: RoomAudience, *, may_wait: bool) -> None:
-        """Send a packet to the members of a room. Waits only with `overflow="wait"`."""
+    def to_room(self, frames: Sequence[Frame], audience: RoomAudience, namespace: str, *, may_wait: bool) -> None:
+        """Send a packet to the members of a room of a namespace. Waits only with `overflow="wait"`."""
         self._note_sent(f"{len(audience.members)} sessions", frames, len(audience.members))
-        self._fan_out.put(bundled(frames), audience)
+        frame = bundled(frames)
+        frame.topic = namespace  # for a member whose connect handler runs
+        self._fan_out.put(frame, audience)
         if self.overflow is not Overflow.WAIT:
             return
         self._fan_out.settle()

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from socketio.packet import CONNECT, CONNECT_ERROR
 from structlog.testing import capture_logs
 
 from headgate.events.wire.frames import Frame
@@ -444,6 +445,17 @@ class TestSerializers:
         assert browser.closed[1]
         assert [leaving["reason"] for leaving in application.room.leavings] == ["parse error"]
         assert not any(application.leftovers().values())
+
+    @pytest.mark.parametrize("serializer", ["msgpack", packet_classes.Zipped])
+    def test_a_refused_client_gets_nothing_that_was_for_everybody(self, make: Make, serializer: Any) -> None:
+        """As with the standard packets, though ours cannot read the namespace of these."""
+        application = make(serializer=serializer)
+        sio, browser = application.sio, Browser(application)
+        sio.on("connect", lambda *_: sio.emit("secret", namespace="/private") or False, namespace="/private")
+        connect = sio.packet_class(CONNECT, namespace="/private").encode()
+        (refusal,) = browser.answers(connect)
+
+        assert sio.packet_class(encoded_packet=refusal).packet_type == CONNECT_ERROR
 
     def test_control_goes_ahead_of_packets_that_are_whole_in_bytes(self, make: Make) -> None:
         """They are no attachments, which would have to go first, so data does not crowd out control."""

@@ -41,7 +41,7 @@ OTHERS = (
     ),
     (
         "HEADGATE_CONFIG",
-        "`headgate serve`, `headgate consume`",
+        "`headgate` and its commands",
         "Path of the configuration file. Not set: `headgate.toml` in the current folder, if there is one.",
     ),
     (

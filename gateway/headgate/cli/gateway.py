@@ -11,7 +11,7 @@ import click
 
 from headgate.runtime.patching import plugins_loaded_once
 
-from .options import config_option, redis_option, with_options, worker_count
+from .options import config_option, redis_option, worker_count
 from .output import one_line_errors
 
 # During a start nearly all new objects stay, some 100,000. Python's own collections took an eighth of the processor time of a
@@ -70,7 +70,8 @@ def serve(
 @click.command()
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
-@with_options(redis_option)
+@redis_option
+@one_line_errors
 def demo(host: str | None, port: int | None, redis_url: str | None) -> None:
     """Start the demo and print its address: two people at one board, and faults to cause. Without --redis, it starts a Redis."""
     from headgate.settings.settings import environment

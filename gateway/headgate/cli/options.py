@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
@@ -42,15 +43,31 @@ def namespaces_option(help: str) -> Callable[[Command], Command]:
 
 
 def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Give a command options, shown in this order, and one line for each fault."""
+    """Give a command options, shown in this order, the settings of the configuration file, and one line for each fault."""
 
     def give(command: Command) -> Command:
-        given = one_line_errors(command)
+        given = one_line_errors(_with_file(command))
         for option in reversed(options):
             given = option(given)
         return given
 
     return give
+
+
+def _with_file(command: Command) -> Command:
+    """Let a command without `--config` find Redis and secrets in the `[settings]` of the configuration file, too."""
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        if "config" not in arguments and arguments.get("redis_url") is None:
+            from headgate.consumers.process.config import find_file, read_settings
+            from headgate.settings.settings import environment
+
+            if (path := find_file(None)) is not None:
+                environment().update(read_settings(path, environment()))
+        command(**arguments)
+
+    return run
 
 
 def effective_settings(

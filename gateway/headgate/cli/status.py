@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import SecondsRange, open_redis, redis_option
-from .output import echo, local_time, one_line_errors, paint, print_json, print_result, print_title, wants_json
+from .options import SecondsRange, open_redis, redis_option, with_options
+from .output import echo, local_time, paint, print_json, print_result, print_title, wants_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
@@ -29,7 +29,7 @@ _ROWS = 20
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each update.")
-@one_line_errors
+@with_options()
 def status(redis_url: str | None, watch: bool, every_s: float, strict: bool) -> None:
     """Show gateways, Redis, namespaces and consumers at a glance. Exit code 1 if something is wrong."""
     import time

@@ -135,7 +135,7 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
         status = run("status", "--redis", server.url)
         assert status.returncode == 1
         assert "start one" not in status.stdout
-        assert "some may be at work" in status.stdout
+        assert "some may be running" in status.stdout
 
 
 def test_a_replica_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:

@@ -99,3 +99,15 @@ def test_a_service_link_is_no_origin_of_a_setting() -> None:
     shown = CliRunner().invoke(main, ["config", "show", "--json"], env=SERVICE_LINKS)
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["settings"]["HEADGATE_PORT"] == {"value": 9000, "origin": "file"}
+
+
+def test_every_command_reads_the_settings_of_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`headgate serve` finds Redis and its secret there, and tells its operator to run `headgate tail` next."""
+    (folder / "headgate.toml").write_text(f'[settings]\nredis_url = "redis://127.0.0.1:1/0"\ntoken_secret = "{SECRET}"\n')
+    for name in ("HEADGATE_REDIS_URL", "HEADGATE_TOKEN_SECRET"):
+        monkeypatch.setenv(name, "")
+    assert CliRunner().invoke(main, ["token", "--user", "ana"]).exit_code == 0
+    for command in (["tail", "#"], ["publish", "a", "1"], ["status"], ["clients"], ["keys", "list"], ["schemas", "list"]):
+        assert "127.0.0.1:1: connection refused" in CliRunner().invoke(main, command).output
+        environment = {"HEADGATE_REDIS_URL": "redis://127.0.0.1:2/0"}
+        assert "127.0.0.1:2: connection refused" in CliRunner().invoke(main, command, env=environment).output

@@ -136,7 +136,7 @@ def replay(pattern: str, since: str | None, until: str | None, namespace: str, r
         last = log.end()[1]
     else:
         last = end if isinstance(end, int) else log.first_since(round(end.timestamp() * 1000)) - 1
-    with Subscriber(url, pattern, since=after, namespace=namespace, wait_s=0) as events:
+    with Subscriber(url, pattern, since=after, namespace=namespace, wait_s=0, patience_s=0) as events:
         for item in events:
             if isinstance(item, Gap):
                 echo(_gap_line(item), err=True)

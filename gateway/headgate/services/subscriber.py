@@ -158,7 +158,10 @@ class Subscriber:
         return self._hand_out()
 
     def close(self) -> None:
-        """End the iteration and close the connection within a second. Idempotent. May be called from any thread."""
+        """End the iteration and close the connection, within a second, or five if Redis does not answer. Idempotent.
+
+        Never waits. May be called from any thread.
+        """
         self._closed.set()
         if self._lock.acquire(blocking=False):  # otherwise the thread that waits for Redis closes it
             try:

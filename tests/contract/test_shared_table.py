@@ -315,6 +315,20 @@ def test_a_process_that_closes_leaves_nothing(site: Site) -> None:
     assert call(site.world.target(), "EXISTS", table_key("whole", one.table.id)) == 0
 
 
+def test_a_process_that_ends_while_redis_is_unreachable_asks_nothing(site: Site) -> None:
+    """It would wait for one answer after the other, and the others see its end after a lease."""
+    one, two = pair_of(site)
+    one.link.up = False
+    site.turn(one)
+    one.link.up = True
+    one.link.asked.clear()
+    assert not one.table.retire()
+    one.table.close()
+    assert one.link.asked == []
+    site.turn(two)
+    assert set(two.whole.others) == {one.table.id}
+
+
 def test_a_short_partition_loses_nothing(site: Site) -> None:
     """It costs one line in the log; what was shared in between is read after it."""
     one, two = pair_of(site)

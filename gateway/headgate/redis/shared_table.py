@@ -27,7 +27,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from headgate.errors import HeadgateError
+from headgate.errors import BusUnavailable, HeadgateError
 from headgate.runtime.loop import Lock, Signal
 from headgate.runtime.periodic import PeriodicTask
 
@@ -96,6 +96,7 @@ class SharedTable:
         self.on_lost: Callable[[], object] = lambda: None
         self.tried = Signal()
         self.fault = ""
+        self._is_unreachable = False  # in the last turn
         self._uses: list[Use] = []
         self._hurried: list[Use] = []
         self._versions: dict[str, int] = {}
@@ -147,10 +148,10 @@ class SharedTable:
         return alone
 
     def close(self) -> None:
-        """Remove this process. Idempotent. Waits for Redis."""
+        """Remove this process, unless Redis was just unreachable. Idempotent. Waits for Redis."""
         was_open = self._task.close()
         self._leave_registry()
-        if was_open:
+        if was_open and not self._is_unreachable:
             try:
                 keys = [table_key(use.kind, self.id) for use in self._uses]
                 call_all(self._client, [("HDEL", LOADS, self.id), *(("UNLINK", key) for key in keys)])
@@ -164,12 +165,13 @@ class SharedTable:
                 self._turn(self._uses if uses is None or self._whole_row else uses, is_full=uses is None)
             except HeadgateError as error:
                 self._log_once(error)
+                self._is_unreachable = isinstance(error, BusUnavailable)
                 self._row, self._whole_row = None, True  # the write may have succeeded
             except Exception:
                 self._row, self._whole_row = None, True
                 raise
             else:
-                self.fault = ""
+                self.fault, self._is_unreachable = "", False
             finally:
                 self.tried.set()
 
@@ -179,6 +181,8 @@ class SharedTable:
             return False
         with self._lock:
             self._retired = True
+            if self._is_unreachable:  # the process would wait for a command after the other, and its id ends with the lease
+                return False
             try:
                 alone = leave(self._client, self.id, self._namespaces)
             except HeadgateError as error:

@@ -346,13 +346,6 @@ def test_all_faults_are_told_together() -> None:
     ]
 
 
-def test_a_fault_of_the_environment_is_told_too() -> None:
-    """In the words of the environment."""
-    assert faults_of(pager(), {"HEADGATE_PORT": "x"}) == [
-        "HEADGATE_PORT='x': expected a whole number from 0 to 65535 (0 picks a free one)"
-    ]
-
-
 def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
     """Not there, or a folder."""
     for path, reason in (("missing.toml", "no such file or directory"), (".", "is a directory")):

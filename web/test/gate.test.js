@@ -1165,12 +1165,14 @@ describe("connection", () => {
     assert.deepEqual(warned.mock.calls.map(({ arguments: [text] }) => text.match(/no event of the gate is called "(\S+)": did you mean "(\S+)"/).slice(1)), [["delivery:gapp", "delivery:gap"], ["state:chnge", "state:change"], ["Connection:up", "connection:up"]]);
   });
 
-  it("says what a refresh without a token lacks", async () => {
+  it("says what a refused request lacks, and blames versions only if the gateway does not know it", async () => {
     open();
     await gateway.welcome();
-    const refreshed = gate.refresh();
-    await gateway.answer("refresh", { ok: false, error: { code: "invalid_request", message: "invalid request: token: expected text", reason: "token: expected text", retry: false } });
-    await assert.rejects(refreshed, { code: "invalid_request", message: /There is no token to refresh with/ });
+    for (const [reason, message] of /** @type {[string, RegExp][]} */ ([["token: expected text", /There is no token to refresh with/], ["inbox: ids: the inbox has no item k/1", /k\/1\. Correct .* If the gateway does not know it/]])) {
+      const refreshed = gate.refresh();
+      await gateway.answer("refresh", { ok: false, error: { code: "invalid_request", message: `invalid request: ${reason}`, reason, retry: false } });
+      await assert.rejects(refreshed, { code: "invalid_request", message });
+    }
   });
 
   it("has no timer until it is opened, and none when it is opened after its end", async () => {

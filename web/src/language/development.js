@@ -26,7 +26,7 @@ export const EXPLAINED = {
   invalid_event: { cure: "Correct that part of the event.", more: "protocol.md#errors" },
   invalid_request: {
     cure: ({ reason }) =>
-      reason === "token: expected text" ? "There is no token to refresh with: give refresh() one, or connect() the option token." : "The gateway does not know this request, or not with these values: compare the versions of the package and the gateway.",
+      reason === "token: expected text" ? "There is no token to refresh with: give refresh() one, or connect() the option token." : "Correct that part of the request. If the gateway does not know it, compare the versions of the package and the gateway.",
     more: "protocol.md#errors",
   },
   not_serializable: { what: ({ path, reason }) => `The data cannot be published as JSON: ${path} is ${reason}`, cure: ({ reason }) => cureOfValue(reason), more: PUBLISH },

@@ -25,6 +25,9 @@
  *   its removal
  * @typedef {{ key: string, callback: Own, given: Callback, context: any, options: any, nth: number }} Handler `given`: the callback of the application; `nth`: its place in
  *   the order of registration
+ * @typedef {{ key: string, handlers: Set<Handler>, list: Handler[] | undefined, words: string[] | false | undefined }} Name the handlers of one name, in order of
+ *   registration; `list`: the same as a list that is never changed; undefined: they have changed since it was made; `words`: of a pattern with wildcards; false: it is a
+ *   topic; undefined: of a lifecycle event
  * @typedef {{ names: Name[], lists: Handler[][], chosen: Handler[] }} Route the names that match a topic, and their lists, from which `chosen` was made
  * @typedef {{ on: Function, off: Function }} Listenable a dispatcher, or any object with Backbone.Events
  */
@@ -45,22 +48,6 @@ const NONE = [];
 /** The most remembered routes. */
 const MAX_ROUTES = 2000;
 const always = () => true;
-
-/** The handlers of one name. */
-class Name {
-  /** @type {Set<Handler>} in order of registration */
-  handlers = new Set();
-  /** The same as a list that is never changed; undefined: the handlers have changed since it was made. @type {Handler[] | undefined} */
-  list;
-
-  /** @param {string} key */
-  constructor(key) {
-    this.key = key;
-    this.isTopic = isTopic(key);
-    /** The words of a pattern with wildcards, else false. */
-    this.words = this.isTopic && hasWildcard(key) && key.split(".");
-  }
-}
 
 /** Return the present handlers of a name, in a list that is never changed. @param {Name | undefined} name */
 function listOf(name) {
@@ -359,7 +346,7 @@ export class Dispatcher {
     for (const each of [topic, alias]) {
       for (const name of this.#patterns.match(each)) names.add(name);
       const exact = this.#names.get(each);
-      if (exact?.isTopic && !exact.words) names.add(exact);
+      if (exact?.words === false) names.add(exact);
     }
     if (this.#routes.size >= MAX_ROUTES) this.#routes.clear();
     const route = { names: [...names], lists: [], chosen: NONE };
@@ -383,7 +370,8 @@ export class Dispatcher {
 
   /** @param {string} key without handlers */
   #begin(key) {
-    const name = new Name(key);
+    /** @type {Name} */
+    const name = { key, handlers: new Set(), list: undefined, words: isTopic(key) ? hasWildcard(key) && key.split(".") : undefined };
     this.#routes.clear();
     this.#names.set(key, name);
     if (name.words) this.#patterns.add(name.words, name);

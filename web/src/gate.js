@@ -220,7 +220,8 @@ export class Gate extends Dispatcher {
    */
   async seen(ids) {
     checkArgument("seen: ids", TEXTS, ids);
-    return this._request(SEEN, { ids });
+    // It may wait for its turn, and the application may use the list again.
+    return this._request(SEEN, { ids: [...ids] });
   }
 
   /**

@@ -643,6 +643,15 @@ describe("the past", () => {
     ]);
   });
 
+  it("is that of the call, though the application uses its object again", async () => {
+    await up();
+    const since = { offset: 50 };
+    gate.subscribe("a", { since }, () => {});
+    since.offset = 60;
+    gate.subscribe("b", { since }, () => {});
+    assert.deepEqual([await gateway.answer("subscribe", 1), await gateway.answer("subscribe", 2)].map(({ since: { offset } }) => offset), [50, 60]);
+  });
+
   it("is asked for once by two handlers of one pattern, the wider one", async () => {
     await up();
     gate.subscribe("a", { since: { last: 100 } }, record("long"));
@@ -1841,12 +1850,16 @@ describe("publishing", () => {
 
     afterEach(() => mock.timers.reset());
 
-    /** Let time pass, and answer all sent requests. */
+    /** Let time pass, answer all sent requests, and keep their bodies. */
+    const bodies = [];
     async function pass(ms) {
       for (const endMs = nowMs + ms; nowMs < endMs; nowMs += 10) {
         mock.timers.tick(10);
         await settle();
-        for (const { acknowledge } of gateway.requests.splice(0)) acknowledge(null, { ok: true });
+        for (const { body, acknowledge } of gateway.requests.splice(0)) {
+          bodies.push(body);
+          acknowledge(null, { ok: true });
+        }
       }
     }
 
@@ -1889,11 +1902,17 @@ describe("publishing", () => {
     it("sends what users were shown at the same rate, and loses none of it that can be sent in time", async () => {
       const sent = await openLimited();
       let seen = 0;
-      for (let nth = 0; nth < 200; nth++) gate.seen([`i${nth}`]).then(() => seen++);
+      bodies.length = 0;
+      // One list, which is used again while earlier calls wait for their turns.
+      const ids = [];
+      for (let nth = 0; nth < 200; nth++) {
+        ids[0] = `i${nth}`;
+        gate.seen(ids).then(() => seen++);
+      }
       await pass(10);
       assert.equal(sent.length, 40);
       await pass(9000);
-      assert.deepEqual([sent.length, seen], [200, 200]);
+      assert.deepEqual([sent.length, seen, new Set(bodies.map((body) => body.ids[0])).size], [200, 200, 200]);
     });
 
     it("refuses an ephemeral event at once rather than send it late", async () => {

@@ -105,9 +105,11 @@ export function checkOptions(of, table, given = {}) {
   /** @type {Record<string, any>} */
   const options = {};
   for (const [name, [rule, fallback]] of Object.entries(table)) {
-    const { [name]: value = fallback } = given;
+    let { [name]: value = fallback } = given;
     checkRule(`${of}: ${name}`, rule === POSITION ? "object null" : rule, value);
     if (name === "since" && value) {
+      // It counts until its past has come, and the application may use the object again.
+      value = { ...value };
       checkOptions(`${of}: since`, SINCE, value);
       checkArgument(`${of}: since: offset, time or last`, "number", value.offset ?? value.time ?? value.last);
     }

@@ -6,9 +6,12 @@ The rest of the gateway gets its greenlets, watchers and timers here, which keep
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from signal import SIGTERM
 from time import monotonic, thread_time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -17,6 +20,7 @@ import gevent
 import gevent.socket
 from gevent import monkey
 from gevent.lock import BoundedSemaphore
+from greenlet import settrace  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from threading import Event  # has the same methods
@@ -386,3 +390,32 @@ def repeat(interval_s: float, callback: Callable[[], Any]) -> Watcher:
 def on_signal(number: int, callback: Callable[[], Any]) -> None:
     """Run `callback` in a greenlet on each occurrence of this signal."""
     gevent.signal_handler(number, callback)
+
+
+# What the parent's greenlets wait for, in a forked child. Kept, because a greenlet that is collected runs its `finally`.
+_of_parent: list[object] = []
+
+
+def _in_child() -> None:
+    """Prepare a forked child for its first wait. One that executes a program never waits."""
+    gc.freeze()  # from now on `gc.get_objects` returns the child's own
+    settrace(_leave_parent)
+
+
+def _leave_parent(*_: object) -> None:
+    """Stop the parent's watchers at the child's first switch, before the hub runs any.
+
+    gevent keeps all greenlets in a child. It would run a copy of the gateway, which reads and writes its parent's sockets.
+    """
+    settrace(None)
+    loop, own = gevent.get_hub().loop, {id(each) for each in gc.get_objects()}
+    gc.unfreeze()
+    ready = loop.run_callback(_leave_parent)
+    kinds = {type(each) for each in (ready, loop.timer(0), loop.io(0, READ), loop.signal(SIGTERM))}
+    ready.stop()
+    for each in [each for each in gc.get_objects() if type(each) in kinds and id(each) not in own]:
+        _of_parent.append((each, each.callback, each.args))
+        each.stop()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,12 +1,14 @@
 """Timers without a greenlet, and long work that leaves others their turns."""
 
 import gc
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import gevent
+import gevent.os
 import pytest
 
 from headgate.runtime.loop import (
@@ -264,3 +266,32 @@ def test_what_is_done_together_comes_in_the_hub_in_order_and_behind_the_greenlet
     sleep()
 
     assert done == ["one", ("first", True), "failed", "written by one", "two", "added", "written by two"]
+
+
+def test_a_forked_child_runs_nothing_of_its_parent_and_its_own_greenlets() -> None:
+    """gevent keeps all greenlets in a child. Neither one that is ready nor one that waits for a socket or a time runs there."""
+    ran: list[str] = []
+    here, there = socket.socketpair()
+
+    def wait_for_time() -> None:
+        sleep(0.01)
+        ran.append("time")
+
+    reading = io_watcher(here.fileno(), READ)
+    reading.start(ran.append, "socket")
+    waiting = spawn(wait_for_time)
+    sleep()
+    ready = spawn(ran.append, "ready")
+    there.send(b"x")
+    child = gevent.os.fork()
+    if child == 0:
+        sleep(0.05)
+        spawn(ran.append, "own").join()
+        os._exit(0 if ran == ["own"] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    waiting.join()
+    ready.join()
+    reading.close()
+    assert set(ran) == {"ready", "socket", "time"}
+    here.close()
+    there.close()

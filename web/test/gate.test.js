@@ -546,12 +546,16 @@ describe("a client that comes back, with handlers that want the newest alone", (
   }
   const missed = (topic, offset) => gateway.event(topic, offset, offset, { replayed: true });
 
-  it("get the newest event of each topic that was missed, in order, before what is new, and the number of the others", async () => {
+  it("get the newest event of each topic that was missed, in order, before what is new, and once the number of the others", async () => {
     const { calls, reports } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")).pattern && gate.on("price.b", record("all")));
     for (const [topic, offset] of [["price.a", 102], ["price.b", 103], ["price.a", 104], ["price.b", 105], ["price.a", 106]]) missed(topic, offset);
     assert.deepEqual(calls, [["all", 103, 103], ["all", 105, 105]]);
     gateway.event("price.b", 110, 110);
     assert.deepEqual(calls.slice(2), [["newest", 105, 105], ["newest", 106, 106], ["newest", 110, 110], ["all", 110, 110]]);
+    await gateway.comeBack(3, { offset: 119 });
+    missed("price.a", 111);
+    gateway.emit("cursor", { epoch: "e1", offset: 119 });
+    assert.deepEqual(calls.at(-1), ["newest", 111, 111]);
     assert.deepEqual([reports, gate.state.missed], [[[3, "browser"]], 0]);
   });
 

@@ -29,6 +29,7 @@ export function createNewest(subscriptions, deliver, tell) {
     held.clear();
     patterns.clear();
     if (conflated) tell("delivery:backpressure", { state: "off", queued: 0, queuedBytes: 0, discarded: 0, conflated, where: "browser" });
+    conflated = 0;
     for (const event of all) deliver(...event);
   }
 

@@ -174,7 +174,8 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
 
 def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
-    from headgate.consumers.process.config import find_file, read_consumers, read_names
+    from headgate.consumers.process.config import read_consumers, read_names
+    from headgate.settings.file import find_file
     from headgate.settings.settings import environment
 
     path = find_file(config)

@@ -38,8 +38,8 @@ def show(
     """
     from dataclasses import fields
 
-    from headgate.consumers.process.config import find_file, read_settings
     from headgate.redis.connections import redacted_address
+    from headgate.settings.file import find_file, read_settings
     from headgate.settings.options import plain
     from headgate.settings.settings import PREFIX, Settings, environment, variables_set
 

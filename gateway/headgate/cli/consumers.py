@@ -59,13 +59,14 @@ def consume(
     from functools import partial
 
     from headgate.consumers.process import dry_run as previews
-    from headgate.consumers.process.config import need_file, read_consumers
+    from headgate.consumers.process.config import read_consumers
     from headgate.consumers.process.supervisor import describe, supervise
     from headgate.runtime import logging as logs
     from headgate.runtime import spans
     from headgate.runtime.operator_lines import say
     from headgate.runtime.standard_streams import never_block
     from headgate.services.publisher import find_redis_url
+    from headgate.settings.file import need_file
     from headgate.settings.settings import PREFIX, environment, service_links_ignored
 
     if since is not None and not dry_run:
@@ -96,12 +97,13 @@ def consume(
 
 def _check(path: str, environ: Mapping[str, str], only: Sequence[str], *, file_only: bool) -> int:
     """Check file and Redis, and print a line for each consumer; return 1 on any fault."""
-    from headgate.consumers.process.config import read_consumers, read_settings
+    from headgate.consumers.process.config import read_consumers
     from headgate.consumers.process.supervisor import describe
     from headgate.errors import HeadgateError, SettingsError
     from headgate.redis.client import describe_server
     from headgate.runtime.operator_lines import complain, say
     from headgate.services.publisher import find_redis_url
+    from headgate.settings.file import read_settings
     from headgate.settings.settings import Settings
 
     faults: list[str] = []
@@ -210,7 +212,8 @@ def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
 
 def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:
     """Return (namespace, name) of the consumers in the configuration file, or None without a file."""
-    from headgate.consumers.process.config import find_file, read_names
+    from headgate.consumers.process.config import read_names
+    from headgate.settings.file import find_file
     from headgate.settings.settings import environment
 
     path = find_file(config)

@@ -60,7 +60,7 @@ def _with_file(command: Command) -> Command:
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
         if "config" not in arguments and arguments.get("redis_url") is None:
-            from headgate.consumers.process.config import find_file, read_settings
+            from headgate.settings.file import find_file, read_settings
             from headgate.settings.settings import environment
 
             if (path := find_file(None)) is not None:
@@ -78,7 +78,7 @@ def effective_settings(
     Later ones win: the defaults, an application's configuration (`app.config`), the configuration file, the environment, the
     options of the command line. Raises SettingsError with every fault.
     """
-    from headgate.consumers.process.config import find_file, read_settings
+    from headgate.settings.file import find_file, read_settings
     from headgate.settings.settings import Settings, environment
 
     given = {**environment(), **{name: value for name, value in options.items() if value is not None}}

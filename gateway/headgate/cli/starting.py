@@ -14,12 +14,12 @@ import socket
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 
-from headgate.consumers.process.config import need_file
 from headgate.errors import InvalidRequest
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.installation import __version__, build_in_use
 from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
+from headgate.settings.file import need_file
 from headgate.settings.settings import LET_IN, Settings
 from headgate.workers.settings_file import SettingsFile
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
-from headgate.consumers.process.config import find_file, read_settings
 from headgate.runtime.operator_lines import say
+from headgate.settings.file import find_file, read_settings
 from headgate.settings.settings import PREFIX, Settings, environment, service_links_ignored
 
 # A variable that lists the names set by the file. Child processes inherit it.

@@ -1,19 +1,16 @@
-"""Reads settings and consumers from the TOML configuration file. Reports all faults of the file together.
+"""Reads the consumers of the configuration file (settings/file.py), and reports all faults of the file together.
 
-`[settings]` holds any setting by its name in lower case; the environment overrides it. Each `[consumers.<name>]` holds the common
-options (`TableOptions`, `RunnerOptions`) and the options of its type. A fault is one line with file, table, key, value, and the
-expected values. It never shows a secret or the value of an unknown key.
+Each `[consumers.<name>]` holds the common options (`TableOptions`, `RunnerOptions`) and the options of its type. A fault is one
+line as in settings/file.py.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from pathlib import Path
 from typing import TypeVar
 
 from headgate.consumers.base import Consumer
@@ -23,12 +20,10 @@ from headgate.errors import InvalidRequest, SettingsError
 from headgate.events.numbers import check_items
 from headgate.installation import advice
 from headgate.runtime.importing import import_string
+from headgate.settings.file import read_settings, read_toml, settings_table, unknown_tables
 from headgate.settings.options import Fault, Kind, option, patterns, read_options, required, show, text
-from headgate.settings.settings import PREFIX, Settings, configuration_file, variables_set
+from headgate.settings.settings import Settings, variables_set
 
-DEFAULT_FILE = "headgate.toml"
-VARIABLE = "HEADGATE_CONFIG"
-MAX_FILE_BYTES = 1024 * 1024
 MAX_CONSUMERS = 64
 MAX_PATTERNS = 64
 Declared = TypeVar("Declared")
@@ -65,32 +60,6 @@ class TableOptions:
     namespace: str | None = option(None, text("a namespace"), "The namespace whose log it reads. Not set: the first one.")
 
 
-def find_file(given: str | None) -> str | None:
-    """Return the configuration file: `given`, else HEADGATE_CONFIG, else headgate.toml if this folder has one."""
-    return given or configuration_file() or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
-
-
-def need_file(given: str | None) -> str:
-    """Return the file of `find_file`. Raises SettingsError without one."""
-    if (path := find_file(given)) is None:
-        raise SettingsError([f"no configuration file: expected --config FILE, {VARIABLE} or ./{DEFAULT_FILE}"])
-    return path
-
-
-def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of `environment` (an empty value sets nothing), completed by the `[settings]` of the file.
-
-    The consumers are not read. Raises SettingsError if the file is unreadable or not TOML, or has invalid settings, settings
-    outside a table, or unknown tables.
-    """
-    document = _read_toml(path)
-    given, faults = _settings_table(path, document)
-    faults.extend(_unknown_tables(path, document))
-    if faults:
-        raise SettingsError(faults)
-    return {**given, **variables_set(environment)}
-
-
 def read_consumers(
     path: str, environment: Mapping[str, str], only: Sequence[str] = ()
 ) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
@@ -103,15 +72,15 @@ def read_consumers(
 
     Raises SettingsError with a line for every fault of the file and of the environment, and every unknown name in `only`.
     """
-    document = _read_toml(path)
-    given, faults = _settings_table(path, document)
+    document = read_toml(path)
+    given, faults = settings_table(path, document)
     settings = None
     if not faults:
         try:
             settings = Settings.read({**given, **variables_set(environment)})
         except SettingsError as error:
             faults.extend(error.faults)
-    faults.extend(_unknown_tables(path, document))
+    faults.extend(unknown_tables(path, document))
     specs: list[ConsumerSpec] = []
     tables = document.get("consumers", {})
     if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_CONSUMERS:
@@ -135,7 +104,7 @@ def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str
 
     Raises SettingsError as `read_settings`, or if the environment is invalid.
     """
-    tables = _read_toml(path).get("consumers", {})
+    tables = read_toml(path).get("consumers", {})
     first = Settings.read(read_settings(path, environment)).namespaces[0]
     named = tables.items() if isinstance(tables, dict) else ()
     return frozenset((str(table.get("namespace") or first), name) for name, table in named if isinstance(table, dict))
@@ -170,54 +139,6 @@ def load_type(type_name: str) -> type[Consumer]:
     if getattr(loaded, work) is getattr(Consumer, work):
         raise ValueError(f"expected a method {work}, which does the work")
     return loaded
-
-
-def _read_toml(path: str) -> dict[str, object]:
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SettingsError([f"{path}: {(error.strerror or str(error)).lower()}"]) from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise SettingsError([f"{path}: expected at most {MAX_FILE_BYTES} bytes"])
-    try:
-        return tomllib.loads(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise SettingsError([f"{path}: expected UTF-8 text (at line {line})"]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError([f"{path}: not TOML: {error}"]) from error
-    except RecursionError as error:
-        raise SettingsError([f"{path}: not TOML: nested too deeply"]) from error
-
-
-def _settings_table(path: str, document: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
-    """Return `[settings]` in the form of the environment, and its faults."""
-    table = document.get("settings", {})
-    if not isinstance(table, dict):
-        return {}, [f"{path} settings={show(table)}: expected a table [settings]"]
-    _, faults = read_options(Settings, table, "a setting")
-    variables = {PREFIX + name.upper(): _variable(value) for name, value in table.items()}
-    return variables, [f"{path} [settings] {fault.line()}" for fault in faults]
-
-
-def _variable(value: object) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
-    known = ("settings", "consumers")
-    for name, value in document.items():
-        if name in known:
-            continue
-        if not isinstance(value, dict):
-            yield f"{path} {name} is in no table; expected it below [settings]"
-        else:
-            close = difflib.get_close_matches(name, known, 1, 0.6)
-            meant = f"did you mean [{close[0]}]?" if close else "expected [settings] or [consumers.on-call]"
-            yield f"{path} [{name}] is not a table of this file; {meant}"
 
 
 def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:

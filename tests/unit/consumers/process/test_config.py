@@ -10,10 +10,11 @@ import pytest
 
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.process import config
-from headgate.consumers.process.config import find_file, read_consumers, read_settings
+from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import SettingsError
 from headgate.installation import install_command
+from headgate.settings.file import find_file, read_settings
 from headgate.settings.options import integer, option, required, switch, text
 from headgate.settings.settings import Settings
 from tests.support.recording_consumer import fail

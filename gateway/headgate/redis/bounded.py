@@ -151,8 +151,12 @@ class Bounded:
         """
         try:
             self._connect_bounded()
-        except BaseException:
+        except BaseException as error:
             self.disconnect()
+            if error.__context__ is not None:
+                # A frame of redis-py in that traceback has the error in a variable. This cycle would keep the callers' frames,
+                # and all that they hold, until the next full collection of a gateway (runtime/heap.py).
+                error.__context__.__traceback__ = None
             raise
 
     def _connect_bounded(self) -> None:

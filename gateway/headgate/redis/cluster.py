@@ -207,7 +207,10 @@ class Topology:
             silent.append(node)
         others = [node for node in (*self._address.hosts, *order) if node not in silent]
         self._order = list(dict.fromkeys([*others, *silent]))
-        raise _worst(self._address, faults)
+        try:
+            raise _worst(self._address, faults)
+        finally:
+            faults.clear()  # this frame is in their tracebacks, so they would be a cycle
 
     def _remember(self, order: list[Node], answered: Node, silent: list[Node], owners: Iterable[Node]) -> None:
         """Begin with another node next time, because a node cut off from the others would give old answers for ever."""

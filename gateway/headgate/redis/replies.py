@@ -25,20 +25,20 @@ class Replies:
     """See the module. The names and arguments of its methods are redis-py's."""
 
     def __init__(self, socket_read_size: int) -> None:
-        self._buffer = bytearray(socket_read_size)
+        self._read_bytes, self._buffer = socket_read_size, bytearray()
         self._sock: Any = None
         self._reader: Any = None
         self._has_tls = False
 
     def on_connect(self, connection: Any) -> None:
         """Begin with a new connection. `_sock` is private to redis-py; tests/contract/test_redis_py_corners.py pins it."""
-        self._sock = connection._sock
+        self._sock, self._buffer = connection._sock, bytearray(self._read_bytes)
         self._has_tls = hasattr(self._sock, "pending")  # it may hold bytes that the descriptor does not report
         self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=DefaultParser.parse_error)
 
     def on_disconnect(self) -> None:
         """Forget the connection."""
-        self._sock = self._reader = None
+        self._sock, self._reader, self._buffer = None, None, bytearray()
 
     def can_read(self, timeout: float | None = 0) -> bool:
         """Return whether there is a reply, or the end, within `timeout` seconds, or now. Only a timeout may wait.
@@ -85,5 +85,8 @@ class Replies:
                 check_left()
         first = reply[0] if type(reply) is list and reply else reply
         if isinstance(first, redis.ConnectionError):
-            raise first
+            try:
+                raise first
+            finally:
+                del first, reply  # this frame is in its traceback, so they would be a cycle
         return reply

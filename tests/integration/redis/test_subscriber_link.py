@@ -1,9 +1,11 @@
 """The Pub/Sub link against a real Redis: its reads, when it breaks, and that its owner is notified."""
 
 import contextlib
+import gc
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,3 +186,20 @@ def test_a_link_to_the_server_that_the_address_leads_to_stays(redis_url: str, re
     switch.note("another server", 0.0, count=switch.count)
     with pytest.raises(BusUnavailable, match="another Redis server"):
         link.read()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+def test_a_link_that_cannot_connect_is_freed_without_the_collector(scheme: str) -> None:
+    """A gateway freezes what survives a scan, so a cycle for each attempt would fill its memory while Redis is down."""
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))  # and does not listen
+        link = SubscriberLink(f"{scheme}://127.0.0.1:{refusing.getsockname()[1]}", key="x")
+        gone = weakref.ref(link)
+        gc.disable()
+        try:
+            with contextlib.suppress(BusUnavailable):
+                link.connect()
+            del link
+            assert gone() is None
+        finally:
+            gc.enable()

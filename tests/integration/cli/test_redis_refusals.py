@@ -203,7 +203,7 @@ FOREIGN = [
     ("hg:api-keys", "SET", ("x",), ("keys", "list", "--json"), "wrong type of key for HVALS hg:api-keys"),
     ("hg:paused", "SET", ("x",), ("pause",), "hg:paused"),
     (LOG, "SET", ("x",), ("publish", "a", "1"), f"wrong type of key for headgate_append {LOG}"),
-    (LOG, "SET", ("x",), ("replay", "#"), f"wrong type of key for XRANGE {LOG}"),
+    (LOG, "SET", ("x",), ("replay", "#"), LOG),
     (HEAD, "HSET", ("offset", "ten"), ("replay", "#"), f"{HEAD} has a value that Headgate does not write"),
     (HEAD, "HSET", ("epoch", b"\xff"), ("publish", "--file", "events"), f"{HEAD} has a value that Headgate does not write"),
     (GATEWAYS, "ZADD", ("inf", "a"), ("status",), f"{GATEWAYS} has a value that Headgate does not write"),

@@ -283,7 +283,7 @@ def test_a_second_start_is_refused_with_the_pid(server: EmbeddedRedis, folder: P
     """One server per folder; the error names it, and the remedy."""
     monkeypatch.setattr(data_folder, "LOCK_DEADLINE_S", 0.0)
 
-    with pytest.raises(BusRefused, match=f"already running with pid {server.pid}; stop it or set HEADGATE_REDIS_URL"):
+    with pytest.raises(BusRefused, match=f"already running with pid {server.pid}; stop its gateway or set HEADGATE_REDIS_URL"):
         start_private_redis(folder)
 
     assert server.is_running

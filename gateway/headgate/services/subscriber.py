@@ -295,7 +295,7 @@ class Subscriber:
             return Position(head.epoch, min(first - 1, head.offset))
         if isinstance(since, int):
             if since > head.offset:
-                raise InvalidRequest(f"since={since}: it is beyond the newest event of this log, {head.offset}")
+                raise InvalidRequest(f"since: it is beyond the newest event of this log, {head.offset}")
             return Position(head.epoch, since)
         return Position(head.epoch, head.offset if since is None else head.first - 1)
 

@@ -69,7 +69,7 @@ def test_replay_names_the_epoch_of_each_events_receipt(run: Run, redis_client: C
         ("1", "the log no longer holds the events from offset 1 to 2\n", [3, 4]),
         ("3", "", [3, 4]),
         ("5", "", []),
-        ("6", "headgate: invalid request: since=5: it is beyond the newest event of this log, 4\n", []),
+        ("6", "headgate: invalid request: since: it is beyond the newest event of this log, 4\n", []),
         ("2023-11-14", "", [3, 4]),
     ],
 )

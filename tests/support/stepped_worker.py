@@ -21,7 +21,7 @@ from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store, TaskPage
-from headgate.consumers.work.worker import Together, Worker
+from headgate.consumers.work.worker import SharedByWorkers, Worker
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
@@ -116,9 +116,9 @@ class SteppedWorker:
         self.state = RedisState(self.store)
         context = context_of(spec, self.state, self._publisher)
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
-        together = Together()
-        self.taking = together.taking
-        self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event(), together)
+        shared = SharedByWorkers()
+        self.taking = shared.taking
+        self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event(), shared)
         self.store.open(spec.runner.start)
 
     def work(self, waits: int = 0) -> None:

@@ -162,7 +162,7 @@ def test_tail_sets_bad_messages_aside_and_goes_on(tail: Tail, publisher: Publish
 def test_tail_goes_on_after_its_connection_has_broken_and_reports_what_is_lost(
     environment: dict[str, str], publisher: Publisher, redis_client: Client
 ) -> None:
-    """It reads what it has not heard from the log. A refused PING ends it neither."""
+    """It reads missed events from the log. A refused PING does not end it either."""
     command = [*COMMAND, "tail", "#"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

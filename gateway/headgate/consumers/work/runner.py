@@ -25,7 +25,7 @@ from headgate.settings.settings import Settings
 from .spec import ConsumerSpec, context_of
 from .state import RedisState
 from .store import Store
-from .worker import Together, Worker
+from .worker import SharedByWorkers, Worker
 
 DRAIN_S = 10.0
 # The consumer leaves an old primary this fast even if all workers are busy. Longer than ASK_EVERY_SENTINEL_S of
@@ -45,7 +45,7 @@ class Runner:
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
         self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
         self._stopping, self._ended = threading.Event(), threading.Event()
-        self._together = Together()
+        self._shared = SharedByWorkers()
         self._log = ThrottledLog(
             structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
         )
@@ -104,7 +104,7 @@ class Runner:
     def _worker(self) -> Worker:
         store = self._store()
         context = context_of(self._spec, RedisState(store), self._publisher)
-        return Worker(self._spec, context, store, self._log, self._stopping, self._ended, self._together)
+        return Worker(self._spec, context, store, self._log, self._stopping, self._ended, self._shared)
 
     def _store(self) -> Store:
         self._clients.append(open_client(self._url))

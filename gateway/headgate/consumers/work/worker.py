@@ -70,7 +70,7 @@ class Abandoned(Exception):
     """The drain took too long while an answer waited for Redis. The work stays leased."""
 
 
-class Together:
+class SharedByWorkers:
     """What the workers of a consumer in one process share.
 
     `taking` is held by the worker that takes a page. That worker keeps it while it handles a task that one more lost process
@@ -172,11 +172,11 @@ class Worker:
         log: ThrottledLog,
         stopping: threading.Event,
         abandoned: threading.Event,
-        together: Together,
+        shared: SharedByWorkers,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
         self._metrics, self._log = _Metrics(spec.name), log
-        self._stopping, self._abandoned, self._together = stopping, abandoned, together
+        self._stopping, self._abandoned, self._shared = stopping, abandoned, shared
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
@@ -261,7 +261,7 @@ class Worker:
         if self._next_page_s > now_s and self._stopping.wait(self._next_page_s - now_s):
             return
         with ExitStack() as taking:
-            taking.enter_context(self._together.taking)
+            taking.enter_context(self._shared.taking)
             asked_s = awake_or_asleep_s()
             page = self._take()
             if page is None or not any(_is_last_chance(leased) for leased in page.work):
@@ -270,7 +270,7 @@ class Worker:
 
     def _pause_s(self, consumer: Consumer) -> float:
         """Return how long to leave the work to the other workers of this process."""
-        return consumer.pause_s() if time.monotonic() - self._together.succeeded_s < RECENT_S else 0.0
+        return consumer.pause_s() if time.monotonic() - self._shared.succeeded_s < RECENT_S else 0.0
 
     def _take(self) -> TaskPage | None:
         # A page whose answer is lost counts as a delivery of its tasks, and an outage of three leases would make poison of work
@@ -421,7 +421,7 @@ class Worker:
         else:
             self._metrics.handled.inc(len(group))
             if answer is None or delay_ms is None:
-                self._together.succeeded_s = time.monotonic()
+                self._shared.succeeded_s = time.monotonic()
                 self._finish(group)
                 if self._routing is not None:
                     self._routing.sent([self._delivery(leased) for leased in group])
@@ -487,6 +487,7 @@ class Worker:
                 self._handle_many(consumer, [leased])
         else:
             self._metrics.handled.inc(len(group))
+            self._shared.succeeded_s = time.monotonic()
             self._finish(group)
 
     def _span(self, group: Sequence[LeasedTask]) -> AbstractContextManager[object]:

@@ -192,7 +192,7 @@ class Topology:
         silent: list[Node] = []
         order = list(dict.fromkeys([*reversed(moved.values()), *self._order]))
         for node in order:
-            if faults and (left_s() or 1.0) <= 0.0:
+            if faults and (left := left_s()) is not None and left <= 0:
                 break  # otherwise the caller's budget would make each other node look silent
             try:
                 ranges = sorted(read_slots(self._ask(node), node))

@@ -6,7 +6,7 @@ continues after `END`. `leave` stops when the connection gets another owner.
 
 Limits apply before parsing. A request is refused if two of three common parsers (h11, llhttp, gunicorn's or gevent's) refuse
 it, or if two parsers could disagree about its end, as with both lengths, two lengths, a lone CR or LF, folded lines, white
-space before a colon, and any transfer coding but `chunked`.
+space before a colon, and any transfer coding but `chunked`. HTTP/1.1 needs a Host.
 
 Most clients repeat the head of a request, so a head equal to the last one on its connection, apart from the length of the body,
 is not parsed again.
@@ -333,6 +333,8 @@ def read_head_in_python(block: bytes) -> Request | BadRequest:
 
 def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> Request | BadRequest:
     """Return a request of these parts, with its end."""
+    if is_1_1 and "HTTP_HOST" not in fields:  # RFC 9112 section 3.2
+        return BadRequest(BAD_REQUEST, "a request of HTTP/1.1 needs a Host header")
     path, _, query = target.partition("?")
     if path[:1] != "/" and not (path == "*" and method == "OPTIONS"):
         if (absolute := _ABSOLUTE.fullmatch(path)) is None:

@@ -109,7 +109,7 @@ class TestPollWatch:
     def test_a_request_behind_a_poll_is_no_end_of_it(self, watched: tuple[Served, PollWatch, list[str]]) -> None:
         """It waits its turn, and its bytes stay where they are."""
         served, watch, woken = watched
-        served.send(b"GET /next HTTP/1.1\r\n\r\n")
+        served.send(b"GET /next HTTP/1.1\r\nHost: test\r\n\r\n")
 
         assert (watch.aborted, woken) == (False, [])
 

@@ -35,7 +35,7 @@ def test_a_body_reads_as_a_file_does(pieces: list[bytes], calls: list[tuple[str,
 def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Channel, Peer]:
     """Return a connection to a peer that has sent this head, and sends the rest."""
     peer = Peer(sends)
-    parser = RequestParser(b"POST / HTTP/1.1\r\n" + head + b"\r\n")
+    parser = RequestParser(b"POST / HTTP/1.1\r\nHost: test\r\n" + head + b"\r\n")
     channel = Channel(peer.as_socket(), parser, HttpLimits(), lambda: None)
     request = channel.request()
     assert isinstance(request, Request)

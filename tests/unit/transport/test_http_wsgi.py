@@ -199,8 +199,8 @@ def test_a_body_within_the_limit_is_read(limit: int | None) -> None:
         start_response("200 OK", [])
         return [body]
 
-    requests = [b"POST /a HTTP/1.1\r\nContent-Length: 11\r\n\r\n" + b"x" * 11]
-    requests.append(b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nxxxxxxxxxxx\r\n0\r\n\r\n")
+    requests = [b"POST /a HTTP/1.1\r\nHost: test\r\nContent-Length: 11\r\n\r\n" + b"x" * 11]
+    requests.append(b"POST /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nxxxxxxxxxxx\r\n0\r\n\r\n")
     assert [body for *_, body in answers(application, *requests, max_body_bytes=limit)] == [b"x" * 11] * 2
 
 

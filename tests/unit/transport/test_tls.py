@@ -110,7 +110,7 @@ def test_an_answer_that_is_not_read_stops_nobody_else(contexts: tuple[Any, Any])
     server = HTTPServer(("127.0.0.1", 0), application, ssl_context=contexts[0])
     server.start()
     browser = connected(contexts, server)
-    browser.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    browser.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
     while not server.answering:
         turn()
     for _ in range(20):
@@ -156,7 +156,7 @@ def test_a_peer_that_speaks_no_tls_is_dropped(contexts: tuple[Any, Any]) -> None
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], ssl_context=contexts[0])
     server.start()
     peer = gevent.socket.create_connection(("127.0.0.1", server.server_port))
-    peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    peer.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
     with suppress(ConnectionResetError):
         while peer.recv(100):
             pass
@@ -179,7 +179,7 @@ def test_a_peer_that_does_not_finish_its_handshake_is_dropped(contexts: tuple[An
     server.stop()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"])
 def test_a_peer_that_has_gone_before_it_is_accepted_is_dropped(
     contexts: tuple[Any, Any], capfd: pytest.CaptureFixture[str], sent: bytes
 ) -> None:

@@ -21,7 +21,7 @@ RANDOM = "abcdefghij0123456_-Z"
 
 
 def request(row: int) -> bytes:
-    return f"GET /socket.io/?EIO=4&sid={letters_of(row)}{RANDOM} HTTP/1.1\r\n\r\n".encode()
+    return f"GET /socket.io/?EIO=4&sid={letters_of(row)}{RANDOM} HTTP/1.1\r\nHost: test\r\n\r\n".encode()
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_nobody_is_asked_for_what_is_no_siblings(peer_workers: PeerWorkers, row:
     """Its own sessions, those of a worker that does not serve, and of no worker."""
     with capture_logs() as logs:
         assert not peer_workers.hand_over(request(row), 0)
-        assert not peer_workers.hand_over(b"GET / HTTP/1.1\r\n\r\n", 0)
+        assert not peer_workers.hand_over(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", 0)
     assert logs == []
 
 
@@ -85,7 +85,7 @@ def test_every_worker_has_letters_of_its_own_that_lead_back_to_it() -> None:
 )
 def test_what_is_no_id_of_a_worker_names_none(sid: str) -> None:
     """A path, or a host, is never read out of it."""
-    assert owner_of(b"GET /socket.io/?EIO=4&transport=polling&sid=%b HTTP/1.1\r\n\r\n" % sid.encode()) is None
+    assert owner_of(b"GET /socket.io/?EIO=4&transport=polling&sid=%b HTTP/1.1\r\nHost: test\r\n\r\n" % sid.encode()) is None
 
 
 def test_only_the_first_line_counts() -> None:

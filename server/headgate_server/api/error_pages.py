@@ -14,9 +14,11 @@ import structlog
 from flask import Flask, Response, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
+from werkzeug.routing.exceptions import WebsocketMismatch
 
 from headgate.auth.identity import Handshake
 from headgate.errors import HeadgateError, PayloadTooLarge
+from headgate.flask.extension import SOCKET_PATH
 
 from .v1.problems import BodyFault, as_response, http_problem, problem_answer
 
@@ -59,8 +61,9 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
     status = error.code or 500
     if status < 400:
         return error.get_response()
+    detail = f"this path has no WebSocket; expected {SOCKET_PATH}" if isinstance(error, WebsocketMismatch) else None
     allow = error.get_response().headers.get("Allow")
-    return as_response(http_problem(status, None, [("Allow", allow)] if allow else []))
+    return as_response(http_problem(status, detail, [("Allow", allow)] if allow else []))
 
 
 def _unexpected(error: Exception) -> Response:

@@ -17,6 +17,7 @@ from flask import Blueprint, Response, current_app, jsonify, request
 from headgate.errors import Forbidden
 from headgate.runtime.metrics import exposition
 from headgate.settings.addresses.origins import is_loopback
+from headgate_server.api.error_pages import refusal
 from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
@@ -50,7 +51,7 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
         # headers to internal requests, such as X-Forwarded-Proto.
         is_from_outside = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
         if is_from_outside or not (metrics_open or _from_loopback()):
-            raise Forbidden("read", "/metrics")
+            return refusal(Forbidden("read", "/metrics"))
         peer_workers = _peer_workers()
         kind, body = exposition() if peer_workers is None else peer_workers.exposition()
         return Response(body, content_type=kind)

@@ -18,15 +18,16 @@ from headgate.workers.application import async_views, load_application, made_rea
 KEY = "the-admin-key-of-this-test-0123456789"
 
 
-def status(app: Flask, path: str = "/console") -> int:
+def status(app: Flask, path: str = "/console", **headers: str) -> int:
     """The answer to a request for a path of an application that was made ready."""
-    return made_ready(app, "app").test_client().get(path).status_code
+    return made_ready(app, "app").test_client().get(path, headers=headers).status_code
 
 
 def test_an_application_is_given_a_console_only_with_a_key() -> None:
-    """And a health page in any case."""
+    """And a health page in any case, with metrics that a proxy is refused."""
     assert status(Flask(__name__)) == 404
     assert status(Flask(__name__), "/livez") == 200
+    assert status(Flask(__name__), "/metrics", Forwarded="for=192.0.2.7") == 403
 
 
 @pytest.mark.parametrize("attach", [Headgate, lambda app: None])

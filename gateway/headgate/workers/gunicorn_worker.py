@@ -9,7 +9,7 @@ The first workers of an arbiter check Redis before they serve. If it is unusable
 
 A worker is BOOTING until it listens, then SERVING, then DRAINING (scoreboard.py). After SIGTERM it keeps serving while a younger
 worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener.
-If the younger worker cannot load the application, this one ignores the SIGTERM.
+If the younger worker ends while it boots, this one ignores the SIGTERM.
 Then it stops listening, moves its clients and finishes its requests, and ends. It has the shorter of `HEADGATE_DRAIN_S` and the
 rest of gunicorn's graceful_timeout for this.
 
@@ -76,6 +76,8 @@ SUCCESSOR_S = 60.0
 BUS_S = 10.0
 POLL_S = 0.05
 HEARTBEAT_S = 1.0
+# The longest pause of a worker before its boot, after others have died in theirs.
+MAX_PAUSE_S = 5.0
 _STOPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 # Signals that make an earlier SIGHUP pointless.
 _OUTDATES_RELOAD = {signal.SIGHUP, *_STOPS}
@@ -165,7 +167,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._requests = 0
         self._servers: list[HTTPServer] = []
         self._may_have_successor = True
-        self._failed_before = 0
         self._successors: set[int] = set()
 
     @classmethod
@@ -229,6 +230,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         try:
             if self._arbiter_state.fault is not None:
                 raise self._arbiter_state.fault
+            if failed := self._arbiter_state.scoreboard.failed_boots:  # each boot takes 0.8 s of CPU
+                time.sleep(min(failed * HEARTBEAT_S, MAX_PAUSE_S))
+                self.tmp.notify()
             never_block()
             written = Settings.from_environment("HEADGATE_LOG_")
             logs.configure(written.log_level, self._row.number, written.log_format)
@@ -322,8 +326,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _end_alone(self) -> NoReturn:
         """End this worker, which cannot load the application, but not the arbiter, because the old workers still serve."""
         complain(f"worker {self._row.number} cannot load the application and ends")
-        time.sleep(HEARTBEAT_S)  # slows the loop of replacements if this worker replaces a killed one
-        self._arbiter_state.scoreboard.fail()
         sys.exit(1)
 
     def _server(self, sock: Any, app: Flask, gate: Headgate, peer_workers: PeerWorkers) -> HTTPServer:
@@ -375,7 +377,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._arbiter_state.scoreboard.move(self._row.slot, state)
 
     def _end_unserved(self, *_: object) -> None:
-        self.alive = False  # for `run`, because code that is loading may discard the exception
+        if self.alive:
+            self.alive = False  # for `run`, because code that is loading may discard the exception
+            self._move(State.FREE)
         sys.exit(0)
 
     def _terminate(self) -> None:
@@ -385,7 +389,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._end()
 
     def _end(self) -> None:
-        self.alive, self._failed_before = False, self._arbiter_state.scoreboard.failed_loads
+        self.alive = False
         self._asked.set()
 
     def _end_at_once(self) -> None:
@@ -406,6 +410,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             sleep(POLL_S)
         if self._has_failed_successor():
             self._asked.clear()
+            self._successors = set()
             self.alive = True
             return False
         if self._arbiter_state.scoreboard.row(self._row.slot).state is State.SERVING:
@@ -439,13 +444,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
         return True
 
     def _has_failed_successor(self) -> bool:
-        """Return whether workers have failed to load the application since the signal, and no successor is left."""
+        """Return whether all workers that were to succeed this one have ended."""
         scoreboard = self._arbiter_state.scoreboard
-        if not self._asked.is_set() or not self._may_have_successor or scoreboard.is_stopping:
+        if not self._successors or not self._may_have_successor or scoreboard.is_stopping:
             return False
-        return scoreboard.failed_loads != self._failed_before and self._successors.isdisjoint(
-            row.age for row in scoreboard.rows()
-        )
+        return self._successors.isdisjoint(row.age for row in scoreboard.rows())
 
     def _booting(self) -> set[int]:
         """Return the ages of younger booting workers."""

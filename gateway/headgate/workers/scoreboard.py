@@ -69,7 +69,7 @@ class Scoreboard:
     """See the module. Create it before the fork. `is_alive` gets a process id."""
 
     def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:
-        # The last cells are how many loads have failed, whether any worker has served, and whether all stop. Anonymous memory,
+        # The last cells are how many boots have failed, whether any worker has served, and whether all stop. Anonymous memory,
         # because a clean-up might delete a file.
         self._cells = memoryview(mmap.mmap(-1, (rows * _CELLS + 3) * 8)).cast("q")
         self._rows = rows
@@ -82,7 +82,10 @@ class Scoreboard:
         """
         for index in range(self._rows):
             row = self.row(index)
-            if row.state is State.FREE or (row.process_id and not self._is_alive(row.process_id)):
+            is_dead = row.state is not State.FREE and row.process_id and not self._is_alive(row.process_id)
+            if is_dead and row.state is State.BOOTING:
+                self._cells[-3] += 1
+            if is_dead or row.state is State.FREE:
                 self._cells[index * _CELLS] = State.FREE  # so that no process sees a mix of two workers
                 self._cells[index * _CELLS + 1] = age
                 self._cells[index * _CELLS + 2] = self._cells[index * _CELLS + 3] = 0
@@ -98,20 +101,16 @@ class Scoreboard:
         """Move a worker to its next state. Raises IllegalStep for a state that cannot follow."""
         self._cells[index * _CELLS] = MACHINE[self.row(index).state, state]
         if state is State.SERVING:
-            self._cells[-2] = 1
+            self._cells[-3], self._cells[-2] = 0, 1
 
     @property
     def has_served(self) -> bool:
         """Whether any worker has served, including ended ones."""
         return bool(self._cells[-2])
 
-    def fail(self) -> None:
-        """Count a worker that could not load the application. Two at the same moment may count as one."""
-        self._cells[-3] += 1
-
     @property
-    def failed_loads(self) -> int:
-        """How many workers could not load the application after others had served."""
+    def failed_boots(self) -> int:
+        """How many workers have died while they booted, since the last one served."""
         return self._cells[-3]
 
     def stop(self) -> None:

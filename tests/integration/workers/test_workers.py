@@ -255,9 +255,12 @@ def test_a_stop_does_not_wait_for_workers_that_load_their_application(start_gate
 
 
 CANNOT_LOAD = """
+import os
 from pathlib import Path
 from headgate_server.app import create_app
 from headgate.settings.settings import Settings
+if Path("killed").exists():
+    os.kill(os.getpid(), 9)
 if Path("broken").exists():
     raise RuntimeError("a mistake of the new code")
 app = create_app(Settings.from_environment())
@@ -265,7 +268,7 @@ app = create_app(Settings.from_environment())
 
 
 def test_a_reload_of_broken_code_leaves_the_workers_that_serve(start_gateway: StartGateway, tmp_path: Path) -> None:
-    """Until a later reload loads the application."""
+    """Until a later reload loads the application; also where the kernel kills the new ones, as without memory."""
     folder = tmp_path / "gateway-0"
     folder.mkdir()
     (folder / "new_shop.py").write_text(CANNOT_LOAD)
@@ -274,12 +277,14 @@ def test_a_reload_of_broken_code_leaves_the_workers_that_serve(start_gateway: St
     (folder / "broken").touch()
     os.kill(gateway.pid, signal.SIGHUP)
     wait_until(lambda: gateway.output.count("not reloaded") == 1, "both fail", DEADLINE_S)
+    (folder / "killed").touch()
     os.kill(gateway.pid, signal.SIGHUP)
     wait_until(lambda: gateway.output.count("not reloaded") == 2, "both fail again", DEADLINE_S)
     assert "RuntimeError: a mistake of the new code" in gateway.output
     wait_until(lambda: serving(gateway.url) == first, "the workers from before serve on", DEADLINE_S)
 
     (folder / "broken").unlink()
+    (folder / "killed").unlink()
     os.kill(gateway.pid, signal.SIGHUP)
     wait_until(lambda: not set(serving(gateway.url).values()) & set(first.values()), "new workers serve", DEADLINE_S)
 

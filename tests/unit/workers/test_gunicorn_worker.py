@@ -138,8 +138,8 @@ def test_a_stop_ends_a_reload_that_waits_for_the_old_workers(stop: str, monkeypa
     assert arbiter.SIG_QUEUE.get_nowait() == signal.SIGTERM
 
 
-def test_a_worker_serves_on_only_after_the_workers_of_a_reload_have_failed() -> None:
-    """Neither a failure before it was asked to end, nor a stop, keeps it."""
+def test_a_worker_serves_on_only_after_the_workers_of_a_reload_have_ended() -> None:
+    """However they ended. Neither a younger worker that serves nor a stop keeps it."""
     worker = Worker.__new__(Worker)
     worker.age, worker._may_have_successor = 1, True
     worker._arbiter_state, worker._asked, worker._successors = ArbiterState(None), Event(), set()
@@ -147,24 +147,19 @@ def test_a_worker_serves_on_only_after_the_workers_of_a_reload_have_failed() -> 
     scoreboard.take(1)
     scoreboard.move(scoreboard.take(2).slot, State.SERVING)  # it is younger, and no successor
 
-    def asked() -> None:
-        worker._asked.clear()
-        worker._terminate()
-
-    scoreboard.fail()
-    asked()
+    worker._terminate()
     assert not worker._has_failed_successor()
     successor = scoreboard.take(3)
     worker._terminate()  # of another reload
-    scoreboard.fail()
     assert not worker._has_failed_successor()
     scoreboard.move(successor.slot, State.FREE)
     assert worker._has_failed_successor()
     worker._terminate()  # of a stop
-    scoreboard.fail()
     assert not worker._has_failed_successor()
-    asked()
-    scoreboard.fail()
+    worker._asked.clear()
+    successor = scoreboard.take(4)
+    worker._terminate()
+    scoreboard.move(successor.slot, State.FREE)
     scoreboard.stop()
     assert not worker._has_failed_successor()
 

@@ -47,6 +47,17 @@ def test_the_row_of_a_worker_that_is_gone_is_not_listed_and_is_taken_again() -> 
     assert (scoreboard.take(3).number, scoreboard.take(4).number) == (1, 3)
 
 
+def test_workers_that_die_while_they_boot_are_counted_until_one_serves() -> None:
+    """Each successor waits longer before its own boot."""
+    scoreboard = scoreboard_of(set())
+    for age in range(1, 4):
+        scoreboard.begin(scoreboard.take(age).slot, 10 + age)
+        assert scoreboard.failed_boots == age - 1
+    scoreboard.move(0, State.SERVING)
+    scoreboard.take(4)
+    assert scoreboard.failed_boots == 0
+
+
 def test_more_workers_than_rows_are_refused() -> None:
     """Every bound has an error."""
     scoreboard = scoreboard_of({1}, rows=1)

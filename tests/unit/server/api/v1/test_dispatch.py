@@ -210,7 +210,8 @@ def test_methods_are_as_http_has_them(dev: FlaskClient) -> None:
     assert (missing.status_code, missing.mimetype, missing.get_json()["code"]) == (404, "application/problem+json", "not_found")
     assert (elsewhere.status_code, elsewhere.get_json()["code"]) == (405, "method_not_allowed")
     assert "GET" in elsewhere.headers["Allow"]
-    assert "expected /socket.io/" in dev.get("/livez", headers={"Connection": "Upgrade", "Upgrade": "websocket"}).get_json()["detail"]
+    websocket = dev.get("/livez", headers={"Connection": "Upgrade", "Upgrade": "websocket"})
+    assert "expected /socket.io/" in websocket.get_json()["detail"]
     for answer in (get, head, options, wrong, missing):
         assert answer.headers["Cache-Control"] == "no-store"
         assert not [name for name, _ in answer.headers if name.startswith("Access-Control")]

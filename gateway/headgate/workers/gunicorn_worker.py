@@ -158,6 +158,8 @@ class ArbiterState:
 class Worker(BaseWorker):  # type: ignore[misc]
     """See the module."""
 
+    alive: bool
+
     def __init__(self, age: int, ppid: int, sockets: list[Any], app: Any, timeout: float, cfg: Any, log: Any) -> None:
         super().__init__(age, ppid, sockets, app, timeout, cfg, log)
         foreign = (cfg.uid, cfg.gid) if (cfg.uid, cfg.gid) != (os.geteuid(), os.getegid()) else None

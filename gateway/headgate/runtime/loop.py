@@ -410,9 +410,13 @@ def _leave_parent(*_: object) -> None:
     settrace(None)
     loop, own = gevent.get_hub().loop, {id(each) for each in gc.get_objects()}
     gc.unfreeze()
-    ready = loop.run_callback(_leave_parent)
-    kinds = {type(each) for each in (ready, loop.timer(0), loop.io(0, READ), loop.signal(SIGTERM))}
-    ready.stop()
+    ends = os.pipe()  # libuv watches neither a file nor /dev/null
+    examples = loop.run_callback(_leave_parent), loop.timer(0), loop.io(ends[0], READ), loop.signal(SIGTERM)
+    kinds = {type(each) for each in examples}
+    for each in examples:
+        each.close()
+    for end in ends:
+        native_close(end)
     for each in [each for each in gc.get_objects() if type(each) in kinds and id(each) not in own]:
         _of_parent.append((each, each.callback, each.args))
         each.stop()

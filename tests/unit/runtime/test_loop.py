@@ -3,6 +3,8 @@
 import gc
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -295,3 +297,13 @@ def test_a_forked_child_runs_nothing_of_its_parent_and_its_own_greenlets() -> No
     assert set(ran) == {"ready", "socket", "time"}
     here.close()
     there.close()
+
+
+def test_a_forked_child_leaves_its_parent_with_libuv_too() -> None:
+    """libuv, gevent's other loop, cannot watch what a service manager gives as the standard input."""
+    test = f"{__file__}::test_a_forked_child_runs_nothing_of_its_parent_and_its_own_greenlets"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    done = subprocess.run(
+        command, env={**os.environ, "GEVENT_LOOP": "libuv"}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert "1 passed" in done.stdout

@@ -205,7 +205,8 @@ class Bounded:
         # redis-py splits a name such as SENTINEL MASTERS into two words.
         if _pack is None or any(" " in command[0] for command in commands if isinstance(command[0], str)):
             return super().pack_commands(commands)  # type: ignore[misc]
-        return [b"".join([_pack(tuple(command)) for command in commands])]
+        # While hiredis 3.5 formats a number, a signal handler that raises (Ctrl-C, a time limit of Celery) ends the process.
+        return [b"".join([_pack(tuple([str(word) if isinstance(word, int) else word for word in each])) for each in commands])]
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         """Return the next reply. Any interruption closes the connection.

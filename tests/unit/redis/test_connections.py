@@ -7,9 +7,10 @@ import structlog
 
 from headgate.errors import BusRefused
 from headgate.node.gateway import warn_of_open_redis
-from headgate.redis.bounded import MAX_EPOCHS, NewestReceipts
+from headgate.redis.bounded import MAX_EPOCHS, Connection, NewestReceipts
 from headgate.redis.client import open_client
 from tests.support.certificates import Authority
+from tests.support.processes import in_child
 
 OPEN = (
     *("redis://redis.internal:6379/0", "redis://10.0.0.7", "rediss://redis.internal/0", "redis://user@redis.internal"),
@@ -43,6 +44,21 @@ def test_the_newest_receipts_of_the_last_epochs_are_reported() -> None:
         newest.note(f"e{number}", 1)
     words = newest.words()
     assert (len(words), words[0], words[-2]) == (2 * MAX_EPOCHS, "e2", f"e{MAX_EPOCHS + 1}")
+
+
+def test_an_interrupt_while_a_command_is_encoded_raises() -> None:
+    """A signal handler that raises, as of Ctrl-C, may run while a number becomes text. hiredis ended the process then."""
+
+    class Interrupted(int):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+    def is_raised() -> bool:
+        with pytest.raises(KeyboardInterrupt):
+            Connection(socket_timeout=1, socket_connect_timeout=1).pack_commands([("FCALL", "f", Interrupted(1))])
+        return True
+
+    assert in_child(is_raised)
 
 
 def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ class Pool(redis.ConnectionPool):
     def reset(self) -> None:
         """Forget all connections, which belong to the parent of this process."""
         super().reset()
-        self._made: list[Any] = []
+        # Weak, because a signal handler that raises may end a caller before it has noted the connection that it got.
+        self._made = WeakSet[Any]()
         self._idle: list[Any] = []
         self.waiting = 0
         self._returned = Condition()
@@ -89,7 +90,7 @@ class Pool(redis.ConnectionPool):
     def disconnect(self, inuse_connections: bool = True) -> None:
         """Close all connections, or the idle ones."""
         self.drop_idle()
-        for connection in self._made if inuse_connections else ():
+        for connection in list(self._made) if inuse_connections else ():
             connection.disconnect()
 
     def _next(self) -> Any:
@@ -110,7 +111,7 @@ class Pool(redis.ConnectionPool):
                     has_turn = True
                     if len(self._made) < self.max_connections:
                         connection = self.connection_class(**self.connection_kwargs)
-                        self._made.append(connection)
+                        self._made.add(connection)
                         return connection
                     if is_over:
                         raise AllInUse("all connections are in use")

@@ -63,11 +63,19 @@ def test_a_connection_that_has_broken_is_opened_again() -> None:
 def test_one_caller_too_many_waits_no_longer_than_the_timeout() -> None:
     """Without a connection that comes back, the caller gets AllInUse."""
     pool = pool_of(timeout_s=0.01)
-    pool.get_connection()
+    lent = pool.get_connection()
 
     with pytest.raises(AllInUse, match="in use"):
         pool.get_connection()
     assert pool.waiting == 0
+    pool.release(lent)
+
+
+def test_a_connection_that_an_interrupted_caller_has_lost_leaves_its_place() -> None:
+    """A signal may end a call before it has noted the connection that it got. The next call opens another one."""
+    pool = pool_of(timeout_s=0.01)
+    for _ in range(2):
+        assert pool.get_connection().is_open
 
 
 def test_who_has_a_single_connection_again_and_again_waits_after_the_others() -> None:

@@ -4,7 +4,8 @@ In: `with Budget(address, limit_s):` around a call that may take several steps (
 a retry). Out: `left_s()` and `wait_s()`, which bound each step on the way (bounded.py), and BusUnavailable at once while the
 address is stalled (`Breaker`). Without a budget, as in a gateway's own clients, each step has its own limit.
 
-A budget belongs to its thread or greenlet. A nested budget is part of the outer one.
+A budget belongs to its thread or greenlet. A nested budget is part of the outer one. A signal handler that raises may end a
+call anywhere, also in `__enter__` and `__exit__`. So the context and the breaker refer to a budget weakly.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import logging
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from threading import Lock
+from threading import RLock
 from time import monotonic
 from types import TracebackType
 from typing import Literal
+from weakref import ref
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 
@@ -35,6 +37,10 @@ OPEN_S = 1.0
 log = logging.getLogger("headgate.publisher")
 
 
+def _none() -> None:
+    """Stand for a reference to a call that is over."""
+
+
 class Breaker:
     """Decides whether a call to a stalled Redis may try or fails at once. No I/O, clock or lock. Its owner serializes calls.
 
@@ -46,7 +52,7 @@ class Breaker:
 
     def __init__(self) -> None:
         self._retry_at_s: float | None = None  # None: closed
-        self._probe: object = None
+        self._probe: Callable[[], object] = _none
 
     @property
     def is_open(self) -> bool:
@@ -57,9 +63,9 @@ class Breaker:
         """Return whether a call may begin now. Then `ended` must follow."""
         if self._retry_at_s is None:
             return True
-        if self._probe is not None or now_s < self._retry_at_s:
+        if self._probe() is not None or now_s < self._retry_at_s:
             return False
-        self._probe = call
+        self._probe = ref(call)
         return True
 
     def ended(self, call: object, now_s: float, *, answered: bool, timed_out: bool) -> bool:
@@ -68,9 +74,9 @@ class Breaker:
         After a probe with an unknown end, such as an interrupt, the next call may probe at once. Timeouts of calls that began
         before the first timeout change nothing.
         """
-        is_probe = call is self._probe
+        is_probe = call is self._probe()
         if answered or is_probe:
-            self._probe = None
+            self._probe = _none
         if answered:
             self._retry_at_s = None
         elif timed_out and (is_probe or self._retry_at_s is None):
@@ -83,9 +89,9 @@ class Breaker:
 Counted = Literal["opened", "closed", "refused"]
 
 
-_current: ContextVar[Budget | None] = ContextVar("headgate_redis_budget", default=None)
+_current: ContextVar[Callable[[], Budget | None]] = ContextVar("headgate_redis_budget", default=_none)
 _breakers: dict[tuple[str, float], Breaker] = {}
-_lock = Lock()
+_lock = RLock()  # a signal handler may publish, too
 _counter: Callable[[Counted], object] | None = None
 
 
@@ -143,13 +149,13 @@ class Budget:
         is_patient: whether each step may take all of the time, because none is retried.
     """
 
-    __slots__ = ("_began_s", "_breaker", "_is_over", "_token", "address", "end_s", "is_patient", "limit_s")
+    __slots__ = ("__weakref__", "_began_s", "_breaker", "_is_over", "_token", "address", "end_s", "is_patient", "limit_s")
 
     def __init__(self, address: str, limit_s: float, *, is_patient: bool = False) -> None:
         self.address, self.limit_s, self.is_patient = address, limit_s, is_patient
         self.end_s = self._began_s = 0.0
         self._is_over = False
-        self._token: Token[Budget | None] | None = None
+        self._token: Token[Callable[[], Budget | None]] | None = None
         self._breaker = _breakers.get((address, limit_s)) or _new_breaker(address, limit_s)
 
     def __enter__(self) -> None:
@@ -164,7 +170,7 @@ class Budget:
                 self.refuse_while_stalled()
         self._began_s = now_s
         self.end_s = now_s + self.limit_s * _SHARE
-        self._token = _current.set(self)
+        self._token = _current.set(ref(self))
 
     def refuse_while_stalled(self) -> None:
         """Raise BusUnavailable if Redis is stalled, for a call that would wait for the end of another one. Never waits."""
@@ -205,7 +211,7 @@ class Budget:
 
 def _active() -> Budget | None:
     """Return the budget of this thread or greenlet. A greenlet started inside a call inherits its budget and may outlive it."""
-    budget = _current.get()
+    budget = _current.get()()
     return None if budget is None or budget._is_over else budget
 
 
@@ -224,7 +230,7 @@ def _new_breaker(address: str, limit_s: float) -> Breaker:
 def _in_child() -> None:
     """Forget all breakers in a forked child, which has none of its parent's calls."""
     global _lock
-    _lock = Lock()
+    _lock = RLock()
     _breakers.clear()
 
 

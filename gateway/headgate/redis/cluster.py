@@ -112,7 +112,7 @@ class Topology:
 
     def reset(self) -> None:
         """Forget the owners of slots, and an asking thread, which a forked child does not have."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # The ranges in order, according to one node, and slots that have moved since. Replaced as a whole.
         self._slots: tuple[list[Range], dict[int, Node]] = [], {}
         self._doubted = True

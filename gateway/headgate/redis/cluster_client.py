@@ -63,7 +63,7 @@ class ClusterClient:
 
     def reset(self) -> None:
         """Forget a thread that creates a node's client, which a forked child does not have."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
         """Run one command on the node of `key`, or of the command's own key, or on any primary. Raises as `client.call`."""

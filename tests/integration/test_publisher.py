@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headgate import HeadgateError, InvalidRequest, PayloadTooLarge, Publisher
+from headgate import BusRefused, HeadgateError, InvalidRequest, PayloadTooLarge, Publisher
 from headgate.cli.main import main
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Receipt
 from tests.support.raw_log import read_log
+from tests.support.redis_process import Server
 from tests.support.redis_server import record_private_redis, wait_until
 
 KEY = log_key("notifications")
@@ -138,6 +139,21 @@ def test_close_gives_the_connections_back(redis_url: str, redis_client: Client) 
 
     assert publisher.publish("a", 2).offset == 2
     publisher.close()
+
+
+@pytest.mark.parametrize("hidden", ["FCALL", "TIME", "PUBLISH"])
+def test_a_server_that_hides_a_command_is_refused_with_its_name(tmp_path: Path, hidden: str) -> None:
+    """A command of the publisher, of its functions, or of one of their steps."""
+    with Server(tmp_path, f'rename-command {hidden} ""') as server, Publisher(server.url) as publisher:
+        with pytest.raises(BusRefused, match=f"does not know the command {hidden}, or hides it") as refused:
+            publisher.publish("a", 1)
+    assert "rename-command" in refused.value.lines()[1]
+
+
+def test_a_server_that_hides_a_command_which_saves_work_takes_events(tmp_path: Path) -> None:
+    """As from a user who may not run it."""
+    with Server(tmp_path, 'rename-command HGET ""') as server, Publisher(server.url) as publisher:
+        assert [publisher.publish("a", number).offset for number in range(3)] == [1, 2, 3]
 
 
 GREENLETS = """

@@ -95,7 +95,7 @@ CURES = {
     "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     NO_PERMISSION: "give this Redis user the rights of docs/operations/redis-users.md, or name another one in HEADGATE_REDIS_URL",
-    NO_COMMAND: f"where a Sentinel listens, {NAME_SENTINELS}",
+    NO_COMMAND: f"allow that command there (rename-command); where a Sentinel listens, {NAME_SENTINELS}",
     WRONG_TYPE: "another program writes keys named hg:… here; remove its key, or name another database in HEADGATE_REDIS_URL",
     LOADING: "wait until it has loaded its data; INFO persistence shows the progress",
     "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
@@ -177,7 +177,7 @@ def _translated(error: BaseException, where: str, asked: str) -> HeadgateError:
         return unavailable(f"{where}: {_MEANING.get(code, code)}{detail}", code)
     if unknown := _UNKNOWN_COMMAND.fullmatch(text):
         needed = NEEDED.replace("7.0", "7.2") if unknown[1] == "WAITAOF" else NEEDED
-        return refused(f"the server at {where} does not know the command {unknown[1]}; needed: {needed}", code)
+        return refused(f"the server at {where} does not know the command {unknown[1]}, or hides it; needed: {needed}", code)
     if code in _MEANING or isinstance(error, redis.AuthenticationError):
         return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{detail}", code)
     if isinstance(error, redis.ConnectionError | OSError | ImportError):

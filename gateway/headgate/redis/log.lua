@@ -97,7 +97,7 @@
 --
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
-local VERSION = 20
+local VERSION = 21
 -- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -163,8 +163,17 @@ local call, try, is_allowed, find, match, format, floor, max, min, byte
 -- The format of a whole number. `%d` takes half the time of `%.0f` if a long of C has 64 bits.
 local WHOLE
 
+-- Returns an error where `rename-command` hides a command without which no function works. Any other that the server lacks counts
+-- as one that the caller may not run.
 local function bind()
-  call, try, is_allowed = redis.call, redis.pcall, redis.acl_check_cmd
+  for _, name in ipairs({ 'TIME', 'HMGET', 'HSET', 'HGETALL', 'XADD', 'XINFO', 'XRANGE', 'UNLINK' }) do
+    if not pcall(redis.acl_check_cmd, name) then return redis.error_reply("ERR unknown command '" .. name .. "'") end
+  end
+  is_allowed = function(...)
+    local is_known, may_run = pcall(redis.acl_check_cmd, ...)
+    return is_known and may_run
+  end
+  call, try = redis.call, redis.pcall
   find, match, format, byte = string.find, string.match, string.format, string.byte
   floor, max, min = math.floor, math.max, math.min
   WHOLE = format('%d', 2 ^ 52) == format('%.0f', 2 ^ 52) and '%d' or '%.0f'
@@ -737,6 +746,7 @@ end
 -- A missing right for a later write must refuse before the first write, or a part of the step would remain.
 local function may(command, name, ...)
   if is_allowed(command, name, ...) then return end
+  if not pcall(redis.acl_check_cmd, command) then return redis.error_reply("ERR unknown command '" .. command .. "'") end
   return redis.error_reply('NOPERM this user may not run ' .. command .. ' on ' .. name)
 end
 
@@ -1503,8 +1513,7 @@ local function register(name, callback, flag)
   redis.register_function{
     function_name = name,
     callback = function(keys, args)
-      if not call then bind() end
-      return callback(keys, args)
+      return not call and bind() or callback(keys, args)
     end,
     flags = { flag },
   }

@@ -144,9 +144,9 @@ def test_close_gives_the_connections_back(redis_url: str, redis_client: Client) 
 @pytest.mark.parametrize("hidden", ["FCALL", "TIME", "PUBLISH"])
 def test_a_server_that_hides_a_command_is_refused_with_its_name(tmp_path: Path, hidden: str) -> None:
     """A command of the publisher, of its functions, or of one of their steps."""
-    with Server(tmp_path, f'rename-command {hidden} ""') as server, Publisher(server.url) as publisher:
-        with pytest.raises(BusRefused, match=f"does not know the command {hidden}, or hides it") as refused:
-            publisher.publish("a", 1)
+    refusal = pytest.raises(BusRefused, match=f"does not know the command {hidden}, or hides it")
+    with Server(tmp_path, f'rename-command {hidden} ""') as server, Publisher(server.url) as publisher, refusal as refused:
+        publisher.publish("a", 1)
     assert "rename-command" in refused.value.lines()[1]
 
 

@@ -26,7 +26,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
             b"-ERR unknown command 'FCALL', with args",
             BusRefused,
             NO_COMMAND,
-            "not know the command FCALL, or hides it; needed: Redis 7.0",
+            "command FCALL, or hides it; needed: Redis 7.0",
         ),
         (b"-ERR unknown command 'WAITAOF', with args", BusRefused, NO_COMMAND, "needed: Redis 7.2"),
         (b"-ERR Function not found", BusRefused, NO_FUNCTION, "Function not found"),

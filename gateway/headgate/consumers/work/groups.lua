@@ -33,7 +33,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 12
+local VERSION = 13
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -56,6 +56,8 @@ local MAX_EARLY = 10000
 local MAX_CLOCKS = 10000
 -- Namespaces (of all databases) whose lineage this process caches.
 local MAX_LINEAGES = 1000
+-- Workers whose last page this process remembers.
+local MAX_PAGES = 1000
 -- An id after every event. (Not the greatest id, which Redis itself uses for `>`.)
 local END = '18446744073709551615-0'
 
@@ -404,6 +406,14 @@ local function follow_clock(name, clock, epoch)
   return missed
 end
 
+-- Return an entry as it was before this delivery; any worker may have it at once. An entry that the log has trimmed stays leased,
+-- because XCLAIM would remove it, and `take_abandoned` counts it after its lease.
+local function put_back(name, epoch, id, deliveries)
+  enter(name, epoch)
+  if #redis.pcall('XRANGE', name.log, id, id) == 0 then return end
+  redis.pcall('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
+end
+
 -- Return entries without a heartbeat. XCLAIM removes those that the log has trimmed, and they are counted.
 local function take_abandoned(name, count, lease_ms)
   local found, missed, alone = {}, 0, false
@@ -544,7 +554,37 @@ local function take_new(name, head, position, count)
   return found, math.max(0, reached - position - #found), reached
 end
 
--- Hand out: <group> <count> <lease_ms> <max_waiting> →
+-- The last page of each worker, by its token. A worker that asks for the same page again never got it.
+local pages, paging = {}, 0
+
+-- Put back the work of a page that its worker never got, unless others have had it since.
+local function put_page_back(name, clock, now, page)
+  for index, id in ipairs(page.ids) do
+    enter(name, page.epoch)
+    local pending = redis.pcall('XPENDING', name.log, name.group, id, id, 1)
+    if not pending.err and pending[1] and pending[1][4] == page.deliveries[index] then
+      put_back(name, page.epoch, id, page.deliveries[index] - 1)
+    end
+  end
+  for _, task in ipairs(page.tasks) do
+    if tonumber(redis.call('ZSCORE', name.waiting, task) or 0) == page.due then
+      if redis.call('HINCRBY', name.out, task, -1) == 0 then redis.call('HDEL', name.out, task) end
+      set_due(name, clock, now, task)
+    end
+  end
+end
+
+local function remember_page(token, page, entries, tasks)
+  if not pages[token] then
+    if paging >= MAX_PAGES then pages, paging = {}, 0 end
+    paging = paging + 1
+  end
+  for index, entry in ipairs(entries) do page.ids[index], page.deliveries[index] = entry[1], entry[2] end
+  for index, task in ipairs(tasks) do page.tasks[index] = task[1] end
+  pages[token] = page
+end
+
+-- Hand out: <group> <count> <lease_ms> <max_waiting> [<worker's token> <number of its page>] →
 -- [epoch in which the entries are leased, offset of the log's newest event, position, tasks waiting (count_waiting),
 --  when the next is due (ms, -1: none), now (ms), missed in this call, logs lost in this call,
 --  entries [[id, deliveries, fields, epoch]], tasks [[task, times out, key hash, body]]],
@@ -553,7 +593,8 @@ end
 -- out before, or waits.
 local function take(name, args, known)
   local count, lease_ms, max_waiting = number(args[2]), number(args[3]), number(args[4])
-  if #args ~= 4 or not (count and lease_ms and max_waiting) or count < 2 or count > MAX_PAGE or lease_ms < 1 then
+  local token, nth = args[5], args[6]
+  if #args ~= 4 and #args ~= 6 or not (count and lease_ms and max_waiting) or count < 2 or count > MAX_PAGE or lease_ms < 1 then
     return invalid('expected a consumer, a count of 2 to ' .. MAX_PAGE .. ', lease_ms and max_waiting')
   end
   local state = redis.call('HMGET', name.state, 'epoch', 'position')
@@ -571,6 +612,10 @@ local function take(name, args, known)
       position = 0
       if state[1] ~= '' then lost = redis.call('HINCRBY', name.state, 'log_lost', 1) and 1 end
     end
+  end
+  if token and pages[token] and pages[token].nth == nth then
+    put_page_back(name, clock, now, pages[token])
+    pages[token].nth = nil
   end
   local entries, tasks, alone, of = {}, {}, false, nil
   restore_waiting(name, now, lease_ms)
@@ -603,6 +648,10 @@ local function take(name, args, known)
   if missed > 0 then redis.call('HINCRBY', name.state, 'missed', missed) end
   if #entries == 0 then heartbeat(name) end
   local next_due = tonumber(redis.call('ZRANGE', name.waiting, 0, 0, 'WITHSCORES')[2] or -1)
+  if token then
+    local page = { nth = nth, epoch = of or head.epoch, due = now + lease_ms, ids = {}, deliveries = {}, tasks = {} }
+    remember_page(token, page, entries, tasks)
+  end
   return { of or head.epoch, head.offset, position, waiting, next_due, now, missed, lost, entries, tasks }
 end
 
@@ -671,10 +720,7 @@ local ANSWERS = {
     redis.pcall('XACK', name.log, name.group, id)
   end },
   -- <epoch> <id> <deliveries>: an entry was not begun; any worker may have it at once.
-  back = { 3, function(name, epoch, id, deliveries)
-    enter(name, epoch)
-    redis.pcall('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
-  end },
+  back = { 3, put_back },
   -- <task>: a waiting task is done.
   done = { 1, forget },
   -- <task> <+ms from now> <together 0/1> <times out> <body>: store, or replace. Times out above 0: it is leased.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -108,6 +109,7 @@ class Store:
         self._unconfirmed_since_s = 0.0
         self._log = log_key(namespace)
         self._max_payload_bytes = max_payload_bytes
+        self._token, self._pages = uuid.uuid4().hex, 0
 
     def open(self, start: str) -> tuple[str, int]:
         """Create the group unless it exists; return its epoch ("" without a log) and position. Replaces an older library.
@@ -123,16 +125,16 @@ class Store:
         """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None if the group is not open.
 
         If `max_waiting` or more tasks wait, or Redis is full, there are no new entries until answers make room. `wanted`
-        returns whether to read a topic.
+        returns whether to read a topic. After an error, the next call gets the same work if Redis had handed it out.
         """
         is_redis_full = False
         try:
-            reply = self.call("group_take", count, lease_ms, max_waiting)
+            reply = self._hand_out("group_take", count, lease_ms, max_waiting)
         except BusRefused as error:
             if not is_full(error):
                 raise
             is_redis_full = True
-            reply = self.call("group_take_known", count, lease_ms, max_waiting)
+            reply = self._hand_out("group_take_known", count, lease_ms, max_waiting)
         if not reply:
             return None
         raw_epoch, head, position, waiting, next_due_ms, now_ms, missed, lost, entries, tasks = reply
@@ -146,6 +148,7 @@ class Store:
             else:
                 unwanted.append(offset)
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
+        self._pages += 1
         return TaskPage(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost, is_redis_full)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
@@ -217,6 +220,12 @@ class Store:
     def call(self, function: str, *arguments: str | bytes | int) -> Any:
         """Call a function of groups.lua that writes, such as `group_take` or `state_put`."""
         return GROUP_LIBRARY.call(self.client, "FCALL", f"headgate_{function}", 1, self._log, self.group, *arguments)
+
+    def _hand_out(self, function: str, *numbers: int) -> Any:
+        try:
+            return self.call(function, *numbers, self._token, self._pages)
+        except InvalidRequest:  # the library is older than the token, and this user may not replace it
+            return self.call(function, *numbers)
 
     def _entry(self, leased_in: str, epoch: str, offset: int, deliveries: int, fields: dict[bytes, bytes]) -> LeasedTask:
         entry = read_entry(offset, fields, self._max_payload_bytes)

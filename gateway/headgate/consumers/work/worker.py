@@ -180,7 +180,7 @@ class Worker:
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
-        self._opened = self._is_page_lost = False
+        self._opened = False
         self._next_tick_s = 0.0
         self._next_page_s = 0.0
         # The group's clock minus the monotonic clock, independent of this machine's wall clock.
@@ -263,7 +263,7 @@ class Worker:
         with ExitStack() as taking:
             taking.enter_context(self._shared.taking)
             asked_s = awake_or_asleep_s()
-            page = self._take()
+            page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
             if page is None or not any(_is_last_chance(leased) for leased in page.work):
                 taking.close()
             self._handle_page(consumer, page, asked_s)
@@ -271,19 +271,6 @@ class Worker:
     def _pause_s(self, consumer: Consumer) -> float:
         """Return how long to leave the work to the other workers of this process."""
         return consumer.pause_s() if time.monotonic() - self._shared.succeeded_s < RECENT_S else 0.0
-
-    def _take(self) -> TaskPage | None:
-        # A page whose answer is lost counts as a delivery of its tasks, and an outage of three leases would make poison of work
-        # that nobody began. So after one Redis must answer a question that hands out nothing.
-        if self._is_page_lost:
-            with suppress(BusRefused):  # which is an answer
-                self._store.progress()
-            self._is_page_lost = False
-        try:
-            return self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
-        except BusUnavailable:
-            self._is_page_lost = True
-            raise
 
     def _handle_page(self, consumer: Consumer, page: TaskPage | None, asked_s: float) -> None:
         if page is None:

@@ -17,6 +17,7 @@ from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
+from tests.support.recording_consumer import fail
 from tests.support.redis_server import full_memory, wait_until
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
@@ -231,6 +232,62 @@ def test_a_task_that_was_given_back_is_there_for_anyone_at_once(store: Store, pu
 
     assert offsets(page) == [1, 2, 3]
     assert {leased.out for leased in page.work} == {1}
+
+
+def test_an_event_that_was_trimmed_before_it_was_given_back_counts_as_missed(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """After its lease, as any other."""
+    publisher.publish_many([("a", 1), ("a", 2)])
+    page = take(store)
+    age(redis_client)
+    call(redis_client, "XTRIM", LOG, "MAXLEN", 1)
+
+    store.settle([back(leased) for leased in page.work])
+    page = take(store)
+
+    assert (offsets(page), page.missed) == ([2], 1)
+
+
+def test_a_page_whose_answer_is_lost_comes_again_to_its_worker(
+    store: Store, publisher: Publisher, redis_client: Client, redis_url: str
+) -> None:
+    """In order, before anything new, and it does not count as handed out, however often; the other workers' pages stay theirs."""
+    publisher.publish_many([("a", 1), ("a", 2)])
+    other = Store(redis_client, redis_url, "notifications", "mail", 65536)
+    leased, second = take(store).work
+    store.settle([done(leased), defer_for(leased.task, 0), done(second)])
+    publisher.publish_many([("a", 3), ("a", 4)])
+    for _ in range(4):
+        with pytest.raises(BusUnavailable):
+            store.take(100, LEASE_MS, 1000, lambda _: fail(BusUnavailable("no answer")))
+    publisher.publish("a", 5)
+    assert offsets(take(other)) == [1, 5]  # the task is anyone's, as the worker gets its entries first
+    publisher.publish("a", 6)
+
+    page = take(store)
+
+    assert [(leased.task.offset, leased.out) for leased in page.work] == [(3, 1), (4, 1), (6, 1)]
+    other.close()
+
+
+def test_a_lost_page_that_another_worker_has_had_stays_with_that_one(
+    store: Store, publisher: Publisher, redis_client: Client, redis_url: str
+) -> None:
+    """Whether it was an entry or a task."""
+    leased, task = taken_one(store, publisher)
+    other = Store(redis_client, redis_url, "notifications", "mail", 65536)
+    store.settle([done(leased), defer_for(task, 0)])
+    publisher.publish("a", 2)
+    with pytest.raises(BusUnavailable):
+        store.take(100, LEASE_MS, 1000, lambda _: fail(BusUnavailable("no answer")))
+    age(redis_client)
+
+    theirs = [take(other).work for _ in range(2)]
+
+    assert [[leased.out for leased in page] for page in theirs] == [[2], [2]]
+    assert take(store).work == []
+    other.close()
 
 
 # Deferred tasks -------------------------------------------------------------------------------------------------------------

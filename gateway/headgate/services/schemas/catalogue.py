@@ -12,7 +12,6 @@ A reference points to a schema in the same file or in another file of the folder
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
@@ -33,6 +32,12 @@ _SHARED = "_"
 MAX_CHAIN = 100
 # The most schemas for one value in total, counted as often as they are checked.
 MAX_TOGETHER = 1000
+# Topics with cached schemas. Beyond that the cache is cleared.
+MAX_TOPICS = 4096
+# Compiled versions per process.
+MAX_COMPILED = 16
+
+_decode = msgspec.json.Decoder().decode
 
 
 class Place(NamedTuple):
@@ -49,27 +54,77 @@ class Place(NamedTuple):
         return f"{self.name}#{self.pointer}" if self.pointer else self.name
 
 
-@dataclass(frozen=True)
 class Catalogue:
-    """See the module. Made by `read_catalogue`.
+    """See the module. Made by `read_catalogue`. It finds the first schema that the data of an event violates.
+
+    If several patterns match a topic, all their schemas apply. `orders.#` constrains all orders, and `orders.*.shipped` adds to
+    it. The schemas of MAX_TOPICS topics are cached.
 
     Attributes:
+        documents, version: what it was read from.
         topics: pattern → file name, in the order of the patterns.
         places: every schema in every file.
         references: place of a schema with `$ref` → its target.
         validators: file name → its compiled validator.
     """
 
-    documents: Documents
-    topics: Mapping[str, str]
-    places: Mapping[Place, Any]
-    references: Mapping[Place, Place]
-    validators: Mapping[str, Validator]
+    def __init__(self, documents: Documents) -> None:
+        self.documents, self.version = documents, documents.version
+        schemas = {name: _schema(name, text) for name, text in documents.texts.items()}
+        self.places, anchors = _walked(schemas)
+        addresses: dict[str, str] = {}
+        for name, schema in schemas.items():
+            other = addresses.setdefault(_address(name, schema), name)
+            if other != name:
+                raise InvalidSchema(name, f"has the same $id as {other}", "/$id")
+        self.references = {
+            place: _target(place, part["$ref"], schemas, addresses, self.places, anchors)
+            for place, part in self.places.items()
+            if isinstance(part, dict) and "$ref" in part
+        }
+        _refuse_circles(self.places, self.references)
+        self.topics = _topics(schemas)
+        self.validators = validators({name: (_address(name, schema), schema) for name, schema in schemas.items()})
+        by_pattern = {pattern: self.validators[name] for pattern, name in self.topics.items()}
+        self._exact = {pattern: validator for pattern, validator in by_pattern.items() if not is_wildcard(pattern)}
+        self._wildcards: dict[str, list[tuple[str, Validator]]] = {}  # by the first word
+        for pattern, validator in by_pattern.items():
+            if is_wildcard(pattern):
+                self._wildcards.setdefault(pattern.partition(".")[0], []).append((pattern, validator))
+        self._by_topic: dict[str, tuple[tuple[str, Validator], ...]] = {}
+
+    def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
+        """Return the first violation by the data of a topic, in the order of the patterns, or None."""
+        matching = self._by_topic.get(topic)
+        if matching is None:
+            if len(self._by_topic) >= MAX_TOPICS:
+                self._by_topic.clear()
+            matching = self._by_topic[topic] = tuple(sorted(self._matching(topic), key=lambda each: each[0]))
+        if not matching:
+            return None
+        value = _decode(payload)
+        for pattern, validator in matching:
+            if (fault := fault_of(validator, value)) is not None:
+                return SchemaViolation(topic, pattern, *fault)
+        return None
+
+    def _matching(self, topic: str) -> Iterator[tuple[str, Validator]]:
+        if topic in self._exact:
+            yield topic, self._exact[topic]
+        for first in (topic.partition(".")[0], "*", "#"):
+            for pattern, validator in self._wildcards.get(first, ()):
+                if matches(pattern, topic):
+                    yield pattern, validator
 
 
+@lru_cache(maxsize=MAX_COMPILED)
 def read_catalogue(documents: Documents) -> Catalogue:
-    """Return the catalogue of documents. Raises InvalidSchema with the first fault."""
-    schemas = {name: _schema(name, text) for name, text in documents.texts.items()}
+    """Return the catalogue of documents, the same for equal documents. Raises InvalidSchema with the first fault."""
+    return Catalogue(documents)
+
+
+def _walked(schemas: Mapping[str, Any]) -> tuple[dict[Place, Any], dict[tuple[str, str], Place]]:
+    """Return all schemas by place, and the places of anchors by file and name."""
     places: dict[Place, Any] = {}
     anchors: dict[tuple[str, str], Place] = {}
     for name, schema in schemas.items():
@@ -80,20 +135,7 @@ def read_catalogue(documents: Documents) -> Catalogue:
                     raise InvalidSchema(name, fault, place.pointer)
                 if "$anchor" in part and anchors.setdefault((name, part["$anchor"]), place) != place:
                     raise InvalidSchema(name, f"$anchor {part['$anchor']!r} is there twice", place.pointer)
-    addresses: dict[str, str] = {}
-    for name, schema in schemas.items():
-        other = addresses.setdefault(_address(name, schema), name)
-        if other != name:
-            raise InvalidSchema(name, f"has the same $id as {other}", "/$id")
-    references = {
-        place: _target(place, part["$ref"], schemas, addresses, places, anchors)
-        for place, part in places.items()
-        if isinstance(part, dict) and "$ref" in part
-    }
-    _refuse_circles(places, references)
-    topics = _topics(schemas)
-    compiled = validators({name: (_address(name, schema), schema) for name, schema in schemas.items()})
-    return Catalogue(documents, topics, places, references, compiled)
+    return places, anchors
 
 
 def _schema(name: str, text: bytes) -> Any:
@@ -209,58 +251,3 @@ def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Plac
 
     for place in places:
         count(place, frozenset())
-
-
-# Topics with cached schemas. Beyond that the cache is cleared.
-MAX_TOPICS = 4096
-# Compiled versions per process.
-MAX_COMPILED = 16
-
-_decode = msgspec.json.Decoder().decode
-
-
-@lru_cache(maxsize=MAX_COMPILED)
-def schema_set(documents: Documents) -> SchemaSet:
-    """Return the set of schemas of documents, the same for equal documents. Raises InvalidSchema as `read_catalogue`."""
-    return SchemaSet(read_catalogue(documents))
-
-
-class SchemaSet:
-    """One compiled version of the schemas, which finds the first schema that the data of an event violates.
-
-    If several patterns match a topic, all their schemas apply. `orders.#` constrains all orders, and `orders.*.shipped` adds to
-    it. A process compiles the same documents once, and caches the schemas of MAX_TOPICS topics.
-    """
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        compiled = catalogue.validators
-        self._exact = {pattern: compiled[name] for pattern, name in catalogue.topics.items() if not is_wildcard(pattern)}
-        self._wildcards: dict[str, list[tuple[str, Validator]]] = {}  # by the first word
-        for pattern, name in catalogue.topics.items():
-            if is_wildcard(pattern):
-                self._wildcards.setdefault(pattern.partition(".")[0], []).append((pattern, compiled[name]))
-        self._by_topic: dict[str, tuple[tuple[str, Validator], ...]] = {}
-        self.version, self.has_topics = catalogue.documents.version, bool(catalogue.topics)
-
-    def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
-        """Return the first violation by the data of a topic, in the order of the patterns, or None."""
-        matching = self._by_topic.get(topic)
-        if matching is None:
-            if len(self._by_topic) >= MAX_TOPICS:
-                self._by_topic.clear()
-            matching = self._by_topic[topic] = tuple(sorted(self._matching(topic), key=lambda each: each[0]))
-        if not matching:
-            return None
-        value = _decode(payload)
-        for pattern, validator in matching:
-            if (fault := fault_of(validator, value)) is not None:
-                return SchemaViolation(topic, pattern, *fault)
-        return None
-
-    def _matching(self, topic: str) -> Iterator[tuple[str, Validator]]:
-        if topic in self._exact:
-            yield topic, self._exact[topic]
-        for first in (topic.partition(".")[0], "*", "#"):
-            for pattern, validator in self._wildcards.get(first, ()):
-                if matches(pattern, topic):
-                    yield pattern, validator

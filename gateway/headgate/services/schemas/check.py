@@ -27,7 +27,7 @@ from .documents import NO_TOPIC, Documents, documents, read_folder
 from .registry import read_registry, read_version
 
 if TYPE_CHECKING:
-    from .catalogue import SchemaSet
+    from .catalogue import Catalogue
 
 OFF, WARN, REFUSE = MODES = ("off", "warn", "refuse")
 REFRESH_S = 10.0
@@ -54,7 +54,7 @@ class SchemaCheck:
 
     def __init__(
         self,
-        schemas_of: Callable[[str], SchemaSet],
+        schemas_of: Callable[[str], Catalogue],
         *,
         refuse: bool,
         on_violation: OnViolation | None = None,
@@ -133,10 +133,10 @@ def open_check(
     return SchemaCheck(schemas_of, refuse=mode == REFUSE, on_violation=on_violation)
 
 
-def folder_source(path: str) -> Callable[[str], SchemaSet]:
+def folder_source(path: str) -> Callable[[str], Catalogue]:
     """Return the source of a folder's schemas, which are read once for all namespaces."""
     schemas = _compiled(read_folder(path))
-    if not schemas.has_topics:
+    if not schemas.topics:
         raise InvalidSchema(f"{path}/", NO_TOPIC)
     return lambda _: schemas
 
@@ -155,7 +155,7 @@ class RegistrySource:
         self._client, self._now, self._budget = client, now, budget
         self.reset()
         reset_in_child(self)
-        self._loaded: dict[str, tuple[SchemaSet, float]] = {}
+        self._loaded: dict[str, tuple[Catalogue, float]] = {}
         self._failed: tuple[str, HeadgateError, float] | None = None  # namespace, error and time of the last failed first read
         self._log_throttle = LogThrottle(now)
 
@@ -163,7 +163,7 @@ class RegistrySource:
         """Forget a reading caller, which a forked child does not have."""
         self._lock = threading.Lock()
 
-    def of(self, namespace: str) -> SchemaSet:
+    def of(self, namespace: str) -> Catalogue:
         """Return the newest known schemas. They are at most REFRESH_S old if Redis answers and no other caller is reading.
 
         Raises:
@@ -185,7 +185,7 @@ class RegistrySource:
                 self._loaded[namespace] = (self._first(namespace), self._now())
             return self._loaded[namespace][0]
 
-    def _first(self, namespace: str) -> SchemaSet:
+    def _first(self, namespace: str) -> Catalogue:
         """Read schemas for the first time. Callers that wait during a failure share the error instead of waiting in turn."""
         failed = self._failed
         if failed is not None and failed[0] == namespace and self._now() - failed[2] < RETRY_S:
@@ -197,7 +197,7 @@ class RegistrySource:
             self._failed = (namespace, error, self._now())
             raise
 
-    def _refreshed(self, namespace: str, known: SchemaSet) -> SchemaSet:
+    def _refreshed(self, namespace: str, known: Catalogue) -> Catalogue:
         schemas = known
         try:
             with self._budget(namespace):
@@ -213,7 +213,7 @@ class RegistrySource:
         self._loaded[namespace] = (schemas, self._now())
         return schemas
 
-    def _read(self, namespace: str) -> SchemaSet:
+    def _read(self, namespace: str) -> Catalogue:
         return _compiled(read_registry(self._client, namespace) or _NOTHING)
 
     def _warn(self, line: str, *words: str) -> None:
@@ -221,8 +221,8 @@ class RegistrySource:
             log.warning(line, *words)
 
 
-def _compiled(documents: Documents) -> SchemaSet:
+def _compiled(documents: Documents) -> Catalogue:
     with needing("schemas", "publishing with schemas"):
-        from .catalogue import schema_set  # imported here, because a publisher without schemas lacks the library
+        from .catalogue import read_catalogue  # imported here, because a publisher without schemas lacks the library
 
-        return schema_set(documents)
+        return read_catalogue(documents)

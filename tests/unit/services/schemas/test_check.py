@@ -12,7 +12,7 @@ from headgate.errors import BusRefused, HeadgateError
 from headgate.events.json_data import encode_data
 from headgate.installation import install_command
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
-from headgate.services.schemas.catalogue import SchemaSet
+from headgate.services.schemas.catalogue import Catalogue
 from headgate.services.schemas.check import SchemaCheck, folder_source
 from tests.support.schema_files import write
 
@@ -20,10 +20,10 @@ NUMBERS = {"numbers.#.json": {"type": "integer"}}
 LOGGER = "headgate.schemas"
 
 
-def unread(error: HeadgateError) -> Callable[[str], SchemaSet]:
+def unread(error: HeadgateError) -> Callable[[str], Catalogue]:
     """Return a source with unreadable schemas."""
 
-    def schemas_of(namespace: str) -> SchemaSet:
+    def schemas_of(namespace: str) -> Catalogue:
         raise error
 
     return schemas_of

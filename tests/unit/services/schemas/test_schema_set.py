@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from headgate.events.topic import matches
 from headgate.services.schemas import catalogue as module
-from headgate.services.schemas.catalogue import schema_set
+from headgate.services.schemas.catalogue import read_catalogue
 from tests.support.schema_files import texts
 
 
 def test_the_schemas_of_all_patterns_that_match_must_hold() -> None:
     """`orders.#` has the common part of all orders."""
-    found = schema_set(
+    found = read_catalogue(
         texts(
             {
                 "orders.#.json": {"type": "object", "required": ["by"]},
@@ -35,7 +35,7 @@ def test_the_schemas_of_all_patterns_that_match_must_hold() -> None:
 
 def test_a_violation_names_topic_pattern_path_and_reason_and_no_value() -> None:
     """Values may be secrets, and the error travels and goes into logs."""
-    found = schema_set(
+    found = read_catalogue(
         texts(
             {"a.*.json": {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string", "maxLength": 2}}}}}
         )
@@ -66,7 +66,9 @@ def test_a_violation_names_topic_pattern_path_and_reason_and_no_value() -> None:
 )
 def test_no_reason_has_a_value_of_the_data(schema: object) -> None:
     """Whichever rule is broken, alone or in an array."""
-    found = schema_set(texts({"a.json": schema, "b.json": {"type": "array", "items": schema}, "c.json": {"contains": schema}}))
+    found = read_catalogue(
+        texts({"a.json": schema, "b.json": {"type": "array", "items": schema}, "c.json": {"contains": schema}})
+    )
     for topic, data in (("a", b'"s3cret"'), ("b", b'["s3cret"]'), ("c", b'["s3cret"]')):
         error = found.violation(topic, data)
         assert error is not None
@@ -75,7 +77,7 @@ def test_no_reason_has_a_value_of_the_data(schema: object) -> None:
 
 def test_formats_are_checked() -> None:
     """A team that writes one means it."""
-    found = schema_set(texts({"a.json": {"type": "string", "format": "date-time"}}))
+    found = read_catalogue(texts({"a.json": {"type": "string", "format": "date-time"}}))
     assert found.violation("a", b'"2026-11-23T05:00:00Z"') is None
     assert found.violation("a", b'"yesterday"') is not None
 
@@ -88,7 +90,7 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=
 @given(PATTERNS, TOPICS)
 def test_a_topic_has_the_schemas_of_the_patterns_that_match_it(pattern: str, topic: str) -> None:
     """Held against the plain definition of matching."""
-    found = schema_set(texts({"x.json": {"x-topic": pattern, "not": {}}}))
+    found = read_catalogue(texts({"x.json": {"x-topic": pattern, "not": {}}}))
     assert (found.violation(topic, b"1") is not None) == matches(pattern, topic)
 
 
@@ -110,14 +112,14 @@ STRICT = {
 @given(JSON)
 def test_any_json_is_judged(value: object) -> None:
     """Numbers beyond 64 bits, any text. The answer is yes or no, and no exception of the library's."""
-    error = schema_set(texts({"a.json": STRICT})).violation("a", msgspec.json.encode(value))
+    error = read_catalogue(texts({"a.json": STRICT})).violation("a", msgspec.json.encode(value))
     assert error is None or error.path == "$"
 
 
 def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """An application has a topic for each order."""
     monkeypatch.setattr(module, "MAX_TOPICS", 10)
-    found = schema_set(texts({"orders.#.json": {"type": "integer"}}))
+    found = read_catalogue(texts({"orders.#.json": {"type": "integer"}}))
     for number in range(100):
         assert found.violation(f"orders.{number}", b"1") is None
         assert len(found._by_topic) <= 10
@@ -127,14 +129,14 @@ def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_the_same_documents_are_compiled_once() -> None:
     """Each publisher of a process has the same folder; the kept set is bounded."""
     one = {"a.json": {"type": "integer"}}
-    assert schema_set(texts(one)) is schema_set(texts(one))
-    assert schema_set.cache_info().maxsize == module.MAX_COMPILED
+    assert read_catalogue(texts(one)) is read_catalogue(texts(one))
+    assert read_catalogue.cache_info().maxsize == module.MAX_COMPILED
 
 
 def test_a_deep_value_costs_no_search_for_the_place_of_its_fault() -> None:
     """Under a schema with two ways into itself the search would take years, and a gateway has one loop."""
     again = {"$ref": "#/$defs/list"}
     lists = {"$defs": {"list": {"type": "array", "items": {"anyOf": [again, again]}}}, **again}
-    found = schema_set(texts({"a.json": lists})).violation("a", b"[" * 60 + b"1" + b"]" * 60)
+    found = read_catalogue(texts({"a.json": lists})).violation("a", b"[" * 60 + b"1" + b"]" * 60)
     assert found is not None
     assert (found.parts["path"], found.parts["reason"][:18]) == ("$", "the value does not")

@@ -33,7 +33,6 @@ from headgate.errors import (
 )
 from headgate.runtime.tls_files import refuses_certificate
 
-from .budget import ALL_IN_USE
 from .pool import AllInUse
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
@@ -46,6 +45,8 @@ WRONG_TYPE = "WRONGTYPE"
 NO_FUNCTION = "NOFUNCTION"
 NO_COMMAND = "NOCOMMAND"
 NO_CLUSTER = "NOCLUSTER"
+# A code that says nothing about Redis: all connections of the pool were in use.
+ALL_IN_USE = "POOL"
 # Refusals of a wrong or former password.
 LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
 _UNKNOWN_COMMAND = re.compile(r"unknown command ['`](\w+).*", re.DOTALL)

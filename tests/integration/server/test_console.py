@@ -17,7 +17,7 @@ from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate_server.api.console import add_console
 from headgate_server.api.console.reads import MAX_TOPICS
-from headgate_server.api.v1.services import SCAN_EVERY_S, Consumers
+from headgate_server.api.v1.services import SCAN_EVERY_S, Services
 from tests.support.console_gate import ConsoleGate
 from tests.support.registered import write_row
 
@@ -114,10 +114,10 @@ def test_all_keys_are_looked_through_seldom(publisher: Publisher, redis_client: 
     """A reader of the log is known at once; one with only dead letters, with the next look."""
     publisher.publish("orders.1.created", {})
     now_s = 100.0
-    known = Consumers(lambda: now_s)
+    services = Services(ConsoleGate(), Settings(), now_s=lambda: now_s)
 
     def names() -> list[str]:
-        return [status.name for status in known.statuses(redis_client, "notifications")]
+        return [status.name for status in services.consumers(redis_client, "notifications")]
 
     assert names() == []
     Store(redis_client, "", "notifications", "mail", 65536).open("new")

@@ -55,7 +55,7 @@ return rows
 
 def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> None:
     """Add the routes."""
-    settings, statuses = services.settings, services.consumers.statuses
+    settings = services.settings
 
     def namespace() -> str:
         return settings.served(request.args.get("namespace"))
@@ -68,7 +68,9 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> Non
     @routes.get("/api/consumers")
     def consumers() -> Response:
         with services.lent_redis() as client:
-            rows = [{"namespace": name, **asdict(each)} for name in settings.namespaces for each in statuses(client, name)]
+            rows = [
+                {"namespace": name, **asdict(each)} for name in settings.namespaces for each in services.consumers(client, name)
+            ]
         return _json({"consumers": rows})
 
     @routes.get("/api/clients")

@@ -84,7 +84,7 @@ def list_consumers(call_: Call) -> ConsumerList:
     At most 100. A consumer that has left only dead letters appears within a minute.
     """
     redis = call_.redis
-    statuses = call_.services.consumers.statuses(redis, call_.namespace)
+    statuses = call_.services.consumers(redis, call_.namespace)
     call_.charge(len(statuses))
     return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in statuses])
 

@@ -1,4 +1,4 @@
-"""The gate, the settings, the consumers of a namespace, and two lanes to Redis, opened on first use, for the operations.
+"""The gate, the settings, the consumers of each namespace, and two lanes to Redis, opened on first use, for the operations.
 
 Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation. The console borrows a
 client for each request instead.
@@ -31,32 +31,6 @@ SCAN_EVERY_S = 60.0
 MAX_CONSUMERS = 100
 
 
-class Consumers:
-    """The consumers of a namespace, for a view of the console or a program that polls every few seconds. One per process.
-
-    In: the groups that read the log, which Redis lists at once, and from time to time the names of all keys, a slow scan in a
-    large Redis. Only the scan finds a consumer with only dead letters. `now_s` is monotonic.
-    """
-
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
-        self._known: dict[str, tuple[float, set[str]]] = {}
-
-    def statuses(self, client: Client, namespace: str) -> list[GroupStatus]:
-        """Return the status of each consumer, by name, at most MAX_CONSUMERS. Waits for Redis.
-
-        Raises BusUnavailable, BusRefused: as `redis.client.call`.
-        """
-        groups = Groups(client, namespace)
-        scanned_s, names = self._known.get(namespace, (-SCAN_EVERY_S, set()))
-        if self._now_s() - scanned_s >= SCAN_EVERY_S:
-            names = {status.name for status in groups.statuses()}
-            self._known[namespace] = (self._now_s(), names)
-        wanted = sorted(names | read_groups(client, namespace))[:MAX_CONSUMERS]
-        shown = [groups.status_of(name) for name in wanted]
-        return [status for status in shown if status is not None]
-
-
 class Lane:
     """A client of Redis, and a second one that asks all gateways about their clients. Both raise BusUnavailable without a Redis.
 
@@ -82,7 +56,7 @@ class Services:
     Args:
         open_redis: opens the client, instead of one for the settings' Redis.
         clients: asks all gateways about their clients, instead of one for the settings' Redis.
-        time_s: seconds since 1970.
+        time_s: seconds since 1970; now_s: monotonic.
     """
 
     def __init__(
@@ -92,9 +66,11 @@ class Services:
         open_redis: Callable[[], Client] | None = None,
         time_s: Callable[[], float] = time.time,
         clients: Clients | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.gate, self.settings, self.time_s = gate, settings, time_s
-        self.searches, self.consumers = searches(), Consumers()
+        self.gate, self.settings, self.time_s, self._now_s = gate, settings, time_s, now_s
+        self.searches = searches()
+        self._known_consumers: dict[str, tuple[float, set[str]]] = {}
         self._open = open_redis or self._of_settings
         self.reads, self.acts = (Lane(self._open, self._url, clients) for _ in range(2))
 
@@ -102,6 +78,21 @@ class Services:
     def publisher(self) -> Publisher:
         """Returns the state of receipts. Raises BusUnavailable without a Redis."""
         return Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
+
+    def consumers(self, client: Client, namespace: str) -> list[GroupStatus]:
+        """Return the status of each consumer of a namespace, by name, at most MAX_CONSUMERS. Waits for Redis.
+
+        Redis lists the groups that read the log at once. Only a scan of the names of all keys, slow in a large Redis and so
+        rare, finds a consumer with only dead letters. Raises BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        groups = Groups(client, namespace)
+        scanned_s, names = self._known_consumers.get(namespace, (-SCAN_EVERY_S, set()))
+        if self._now_s() - scanned_s >= SCAN_EVERY_S:
+            names = {status.name for status in groups.statuses()}
+            self._known_consumers[namespace] = (self._now_s(), names)
+        wanted = sorted(names | read_groups(client, namespace))[:MAX_CONSUMERS]
+        shown = [groups.status_of(name) for name in wanted]
+        return [status for status in shown if status is not None]
 
     def lent_redis(self) -> closing[Client]:
         """Lend a client for exclusive use, and close it, as for commands that may end before Redis has answered.

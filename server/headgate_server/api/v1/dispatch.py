@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, request
@@ -20,22 +20,19 @@ from werkzeug.datastructures import MIMEAccept, MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.http import parse_accept_header
 
-from headgate.auth.api_keys import shown_name
-from headgate.auth.audit import audit
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.auth.scopes import WITH_PATTERN
-from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
+from headgate.errors import InvalidRequest, PayloadTooLarge
 from headgate.events.event import json_reason
 from headgate.events.topic import check_pattern
 from headgate.events.wire.requests import MAX_OFFSET, check_text
 from headgate.runtime.shared_rates import SharedRates
-from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 
 from . import problems
 from .operation import Call, InNamespace, OpenTo, Operation
 from .problems import as_response, encoded_answer
-from .rights import may, may_some, reach
+from .rights import may_some
 from .services import Services
 
 # The limit if the application has none.
@@ -106,45 +103,26 @@ def check_media_type(environ: Mapping[str, Any]) -> None:
 
 
 def _answered(operation: Operation, services: Services, reads: SharedRates, names: Mapping[str, str]) -> Response:
-    settings = services.settings
-    identity, namespace = _caller(operation, services)
     acts = operation.method != "GET"
+    call = Call(services, *_caller(operation, services), names, request.environ, services.acts if acts else services.reads)
     # A debt from searches does not block acts.
-    account = account_of(identity, request.environ, settings.proxies) + ("\0acts" if acts else "")
+    account = account_of(call.identity, request.environ, services.settings.proxies) + ("\0acts" if acts else "")
     if operation.scope is not OpenTo.ANYONE:
-        _check_scope(operation, identity, services, namespace, None)
+        _check_scope(operation, call, is_read=False)
         if wait_s := reads.spend(account, time.monotonic()):
             raise problems.RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
-
-    def need(scope: str) -> None:
-        if not may(identity, scope, settings):
-            refuse(identity, problems.scope_missing(scope), namespace, request.environ, settings.proxies)
-
-    def need_namespaces(wanted: Iterable[str]) -> None:
-        mine = reach(identity, settings)
-        if mine is not None and (missing := [each for each in wanted if each not in mine]):
-            refuse(identity, problems.namespaces_missing(missing), namespace, request.environ, settings.proxies)
-
     began_s = time.monotonic()
-    query, body = read_query(operation, request.args), read_body(operation)
+    call.query, call.body = read_query(operation, request.args), read_body(operation)
     if time.monotonic() - began_s > SLOW_BODY_S:
-        identity, namespace = _caller(operation, services)
-    looked_at = 0
-
-    def charge(count: int) -> None:
-        nonlocal looked_at
-        looked_at += count
-
-    lane = services.acts if acts else services.reads
-    call = Call(services, identity, namespace, names, query, body, need, need_namespaces, charge, lane)
-    _check_scope(operation, identity, services, namespace, call)
+        call.identity, call.namespace = _caller(operation, services)
+    _check_scope(operation, call, is_read=True)
     assert operation.answer is not None
     try:
         with services.searches.lend(account) if operation.searches else nullcontext():
-            value, status = operation.answer(call, **_parameters(query)), operation.status
+            value, status = operation.answer(call, **_parameters(call.query)), operation.status
     finally:
         # One read is already paid for; the rest is charged now.
-        if looked_at and (owed := -(-looked_at // operation.cost.units) - 1):
+        if call.looked_at and (owed := -(-call.looked_at // operation.cost.units) - 1):
             reads.charge(account, time.monotonic(), owed)
     if isinstance(value, tuple):
         value, status = value
@@ -173,35 +151,20 @@ def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
     return identity, handshake.namespace
 
 
-def _check_scope(operation: Operation, identity: Identity, services: Services, namespace: str, call: Call | None) -> None:
-    """Check the scope of an operation, as far as possible before the request is read (`call` is None), or completely."""
+def _check_scope(operation: Operation, call: Call, *, is_read: bool) -> None:
+    """Check the scope of an operation, completely or, before the request is read, as far as possible."""
     wanted = operation.scope
     if isinstance(wanted, OpenTo):
         return
-    if wanted in WITH_PATTERN:
-        if call is None:
-            granted = may_some(identity, wanted, services.settings)
-            wanted = f"{wanted}:…"
-        elif not operation.pattern:
-            return  # the subject is not known yet, so the operation checks it
-        else:
-            value = check_pattern(getattr(call.query, operation.pattern))
-            scope = f"{wanted}:{value}"
-            granted = may(identity, scope, services.settings)
-            if granted:
-                services.gate.check_authorized(identity, value, ACTIONS[wanted])
-            wanted = scope
-    else:
-        granted = may(identity, wanted, services.settings)
-    if not granted:
-        refuse(identity, problems.scope_missing(wanted), namespace, request.environ, services.settings.proxies)
-
-
-def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[str, Any], proxies: int) -> NoReturn:
-    """Refuse a known caller, with a line in the audit log. Raises `why`."""
-    address, user = address_of(environ, proxies), shown_name(identity.user)
-    audit.right_refused(address=address, namespace=namespace, user=user, action=why.parts["action"], name=why.parts["name"])
-    raise why
+    if wanted not in WITH_PATTERN:
+        call.need(wanted)
+    elif not is_read:
+        if not may_some(call.identity, wanted, call.services.settings):
+            call.refuse(problems.scope_missing(f"{wanted}:…"))
+    elif operation.pattern:  # otherwise the subject is not known yet, so the operation checks it
+        value = check_pattern(getattr(call.query, operation.pattern))
+        call.need(f"{wanted}:{value}")
+        call.services.gate.check_authorized(call.identity, value, ACTIONS[wanted])
 
 
 def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import reduce
 from inspect import signature
 from operator import or_
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -21,13 +21,15 @@ from msgspec import Meta
 from headgate.auth.api_keys import shown_name
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import PLAIN, WITH_PATTERN
+from headgate.errors import Forbidden
 from headgate.events.event import ID_CHARACTERS, MAX_ID_LENGTH
 from headgate.events.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from headgate.redis.client import Client
 from headgate.redis.registry import known_namespaces
 from headgate.services.clients import Clients
 
-from .rights import reach
+from .problems import namespaces_missing, scope_missing
+from .rights import may, reach, refuse
 from .services import Lane, Services
 
 # The grammar of names for the OpenAPI document. `topic.py` checks them and reports faults.
@@ -89,25 +91,22 @@ class InNamespace(msgspec.Struct, forbid_unknown_fields=True):
     namespace: str | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """A parsed request. `namespace` is one of the gateway's. `path` has the names in the path.
+    """A request. `namespace` is one of the gateway's, `path` has the names in the path. `query` and `body` are parsed.
 
-    `need` refuses a caller without a scope, and `need_namespaces` a caller without scopes in all of these namespaces. Both are
-    for facts that only the operation finds out. `reach` are the namespaces of the caller's scopes; None for all. `charge`
-    counts the work of the operation in the units of its `cost`, even if the answer is a refusal.
+    `need` and `need_namespaces` are for facts that only the operation finds out.
     """
 
     services: Services
     identity: Identity
     namespace: str
     path: Mapping[str, str]
-    query: Any
-    body: Any
-    need: Callable[[str], None]
-    need_namespaces: Callable[[Iterable[str]], None]
-    charge: Callable[[int], None]
+    environ: Mapping[str, Any]
     lane: Lane
+    query: Any = None
+    body: Any = None
+    looked_at: int = 0
 
     @property
     def by(self) -> str:
@@ -124,12 +123,32 @@ class Call:
 
     @property
     def reach(self) -> tuple[str, ...] | None:
+        """The namespaces of the caller's scopes; None for all."""
         return reach(self.identity, self.services.settings)
+
+    def need(self, scope: str) -> None:
+        """Refuse a caller without a scope."""
+        if not may(self.identity, scope, self.services.settings):
+            self.refuse(scope_missing(scope))
+
+    def need_namespaces(self, wanted: Iterable[str]) -> None:
+        """Refuse a caller without scopes in all of these namespaces."""
+        mine = self.reach
+        if mine is not None and (missing := [each for each in wanted if each not in mine]):
+            self.refuse(namespaces_missing(missing))
 
     def need_every_namespace(self) -> None:
         """Refuse a caller without scopes in every namespace of this Redis, for things without a namespace."""
         if self.reach is not None:
             self.need_namespaces(sorted({*known_namespaces(self.redis), *self.services.settings.namespaces}))
+
+    def refuse(self, why: Forbidden) -> NoReturn:
+        """Refuse the caller, with a line in the audit log. Raises `why`."""
+        refuse(self.identity, why, self.namespace, self.environ, self.services.settings.proxies)
+
+    def charge(self, count: int) -> None:
+        """Count the work of the operation in the units of its `cost`, even if the answer is a refusal."""
+        self.looked_at += count
 
 
 @dataclass(frozen=True, slots=True)

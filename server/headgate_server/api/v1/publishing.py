@@ -31,9 +31,10 @@ from headgate_server.api.gate import Gate
 from headgate_server.api.publish_requests import PublishRequest, traceparent_of
 from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
 
-from .dispatch import check_acceptable, check_media_type, decode, refuse
+from .dispatch import check_acceptable, check_media_type, decode
 from .operation import Cost, EventId, Operation, Topic
 from .problems import ROOT, BodyFault, RateReached, encoded_answer, json_bytes, scope_missing
+from .rights import refuse
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
 # Room in a request body in addition to the payload: topic 255, id 128, namespace 64, JSON punctuation.

@@ -6,9 +6,16 @@ counts only in the namespaces of its caller (`reach`). In development, anyone on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from headgate.auth.api_keys import shown_name
+from headgate.auth.audit import audit
 from headgate.auth.identity import ANONYMOUS, EVERY, Identity
 from headgate.auth.scopes import ADMIN, PLAIN, WITH_PATTERN, compiled
+from headgate.errors import Forbidden
 from headgate.settings.settings import Settings
+from headgate.transport.peer_address import address_of
 
 EVERYTHING = "#"
 # In development, anyone on this machine may do everything without lasting effect.
@@ -47,3 +54,10 @@ def may_some(identity: Identity, kind: str, settings: Settings) -> bool:
     if settings.dev and identity.user == ANONYMOUS and _IN_DEVELOPMENT.have(kind):
         return True
     return bool({"publish": identity.publish, "read": identity.subscribe, "presence": identity.subscribe}.get(kind))
+
+
+def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[str, Any], proxies: int) -> NoReturn:
+    """Refuse a known caller, with a line in the audit log. Raises `why`."""
+    address, user = address_of(environ, proxies), shown_name(identity.user)
+    audit.right_refused(address=address, namespace=namespace, user=user, action=why.parts["action"], name=why.parts["name"])
+    raise why

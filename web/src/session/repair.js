@@ -32,6 +32,7 @@ export function createRepair(fetch, waitMs, ended) {
 
   /** @param {number} delayMs */
   function after(delayMs) {
+    clearTimeout(timer);
     timer = jobs.length ? startTimer(step, delayMs) : undefined;
   }
 
@@ -69,22 +70,17 @@ export function createRepair(fetch, waitMs, ended) {
     /** Give up gaps that extend above an offset. @param {number} to */
     giveUp(to) {
       const [first] = jobs;
-      const kept = jobs.filter(({ gap }) => /** @type {number} */ (gap.to) <= to);
-      const rest = jobs.filter((job) => !kept.includes(job));
-      jobs = kept;
+      const over = jobs.filter(({ gap }) => /** @type {number} */ (gap.to) > to);
+      jobs = jobs.filter((job) => !over.includes(job));
       // The repair under way was given up. Its answer does not count.
-      if (jobs[0] !== first) {
-        clearTimeout(timer);
-        after(0);
-      }
-      rest.forEach(ended);
+      if (jobs[0] !== first) after(0);
+      over.forEach(ended);
     },
 
     /** Forget every gap. */
     clear() {
-      clearTimeout(timer);
       jobs = [];
-      timer = undefined;
+      after(0);
     },
   };
 }

@@ -351,7 +351,9 @@ CONSUMERS_PROCESS_ENDED = Counter(
     "headgate_consumers_process_ended_total", "Times that the consumer process of this gateway ended unexpectedly."
 )
 CONSUMER_AGE_SECONDS = Gauge(
-    "headgate_consumer_age_seconds", "Age of the oldest event of the log that the consumer has not read yet.", ["consumer"]
+    "headgate_consumer_age_seconds",
+    "Age of the oldest event of the log that the consumer has not taken, or not answered.",
+    ["consumer"],
 )
 CONSUMER_LAG = Gauge(
     "headgate_consumer_lag_events",

@@ -11,7 +11,7 @@ from headgate.cli.main import main
 from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work import groups
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import Store, dead, defer_for
+from headgate.consumers.work.store import Store, back, dead, defer_for
 from headgate.consumers.work.task import Task
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
@@ -67,13 +67,14 @@ def test_every_consumer_is_listed_with_where_it_stands(run: Run, open_group: Ope
     old = open_group("old")
     Publisher(redis_url).publish_many([("a", number) for number in range(5)])
     open_group("sink")
-    old.take(3, 60_000, 100, lambda topic: True)
+    page = old.take(3, 60_000, 100, lambda topic: True)
+    old.settle([back(page.work[0])])  # type: ignore[union-attr]
     old.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10), dead(TASK, "rejected", "no", 10)])
 
     text, objects = run("list").stdout.splitlines(), [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
 
     assert [re.sub(r"\d+ s", "N s", line) for line in text] == [
-        "old: lag 2, leased 3, waiting 1, dead 2, missed 0, at work N s ago, not configured",
+        "old: lag 3, leased 2, waiting 1, dead 2, missed 0, at work N s ago, not configured",
         "sink: lag 0, leased 0, waiting 0, dead 0, missed 0, never at work, configured",
     ]
     assert objects[1] == {

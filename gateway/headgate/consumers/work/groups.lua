@@ -33,7 +33,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 13
+local VERSION = 14
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -56,6 +56,8 @@ local MAX_EARLY = 10000
 local MAX_CLOCKS = 10000
 -- Namespaces (of all databases) whose lineage this process caches.
 local MAX_LINEAGES = 1000
+-- Entries that stopping consumers have returned, as far as a status tells them from leased ones.
+local MAX_RETURNED = 10000
 -- Workers whose last page this process remembers.
 local MAX_PAGES = 1000
 -- An id after every event. (Not the greatest id, which Redis itself uses for `>`.)
@@ -918,17 +920,20 @@ local function idle_ms(name, groups)
   return least
 end
 
--- Return the status of a consumer: <group> → [lag, leased, waiting, dead, missed, ms since a heartbeat (-1: unknown)], or [] if
+-- Return the status of a consumer: <group> → [lag (with returned entries), leased, waiting, dead, missed, ms since a heartbeat (-1: unknown)], or [] if
 -- Redis has nothing of it.
 local function look(name, args)
   local state, groups = redis.call('HMGET', name.state, 'epoch', 'position', 'missed'), groups_of(name)
   if not state[1] and #groups == 0 then return {} end
-  local head, leased = read_head(name), redis.call('HLEN', name.out)
-  for _, group in ipairs(groups) do leased = leased + group.pending end
+  local head, leased, returned = read_head(name), redis.call('HLEN', name.out), 0
+  for _, group in ipairs(groups) do
+    leased = leased + group.pending
+    returned = returned + #redis.pcall('XPENDING', name.log, group.name, 'IDLE', LONG_AGO_MS, '-', '+', MAX_RETURNED)
+  end
   local known = state[1] and (state[1] == head.epoch or on_line(name, state[1], head.epoch))
   local lag = known and head.offset - (number(state[2]) or 0) or head.offset
   local waiting, dead = redis.call('ZCARD', name.waiting), redis.call('XLEN', name.dead)
-  return { lag, leased, waiting, dead, number(state[3]) or 0, idle_ms(name, groups) }
+  return { lag + returned, leased - returned, waiting, dead, number(state[3]) or 0, idle_ms(name, groups) }
 end
 
 -- Remove a consumer with its waiting tasks and dead letters: <group> <quiet_ms> → [waiting, dead], or [ms since a heartbeat], and

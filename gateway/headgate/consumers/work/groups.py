@@ -38,9 +38,9 @@ def check_consumer(name: str) -> str:
 class GroupStatus:
     """The status of a consumer of a namespace.
 
-    `lag` counts the events of the log not taken yet. `leased`, `waiting` and `dead` count tasks, and `missed` counts events.
-    `idle_s` is the time since the last heartbeat of an instance (None if unknown). `elsewhere` names the instances with a last
-    heartbeat at another Redis server (redis/registry.py), for which `lag` is meaningless.
+    `lag` counts the events of the log not taken yet, or returned. `leased`, `waiting` and `dead` count tasks, and `missed`
+    counts events. `idle_s` is the time since the last heartbeat of an instance (None if unknown). `elsewhere` names the
+    instances with a last heartbeat at another Redis server (redis/registry.py), for which `lag` is meaningless.
     """
 
     name: str

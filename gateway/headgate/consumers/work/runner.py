@@ -19,6 +19,7 @@ from headgate.redis.loads import process_name
 from headgate.redis.registry import give_word, take_out
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.logging import ThrottledLog
+from headgate.runtime.metrics import CONSUMER_AGE_SECONDS, CONSUMER_LAG
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 
@@ -31,6 +32,8 @@ DRAIN_S = 10.0
 # The consumer leaves an old primary this fast even if all workers are busy. Longer than ASK_EVERY_SENTINEL_S of
 # redis/primary_switch.py, because otherwise every second check would come a moment too early.
 KEEP_EVERY_S = 0.25
+# Longer than an attempt of our own consumers with their default time limits (a mail: ten answers of 30 s, then 600 s).
+HUNG_S = 900.0
 
 
 class Runner:
@@ -70,9 +73,15 @@ class Runner:
             thread.start()
         self._keeper.start()
 
-    def status(self) -> tuple[int, str | None]:
-        """Return the number of running worker threads, and their trouble in one line without secrets, or None."""
+    def status(self, hung_s: float = HUNG_S) -> tuple[int, str | None]:
+        """Return the number of running worker threads, and their trouble in one line without secrets, or None.
+
+        A worker whose attempt lasts longer than `hung_s` has trouble, too.
+        """
         trouble = next((worker.trouble for worker in self._workers if worker.trouble), None)
+        took_s = time.monotonic() - min(worker.active_s for worker in self._workers)
+        if trouble is None and took_s > hung_s:
+            trouble = f"an attempt has lasted {took_s:.0f} s"
         return sum(thread.is_alive() for thread in self._threads), trouble
 
     def ask_to_stop(self) -> None:
@@ -111,7 +120,7 @@ class Runner:
         return Store(self._clients[-1], self._url, self._spec.namespace, self._spec.name, self._limit)
 
     def _keep(self) -> None:
-        """Renew the leases of all workers, and watch the group's clock and the primary, over a separate connection."""
+        """Renew the leases of all workers, and watch the group's clock, backlog and primary, over a separate connection."""
         store, watch = self._store(), TimeWatch()
         group, name = group_key(self._spec.namespace, self._spec.name), process_name()
         next_tick_s = 0.0
@@ -123,6 +132,7 @@ class Runner:
                     watch.observe(group_ms)
                     if group_ms:  # 0 if the group is not open
                         give_word(store.client, group, name)
+                        self._measure(store)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:
                     worker.keep(store)
@@ -132,3 +142,10 @@ class Runner:
                 break
         with suppress(HeadgateError):  # its entry expires soon
             take_out(store.client, group, name)
+
+    def _measure(self, store: Store) -> None:
+        """Set the gauges of the backlog, here because a worker may be busy for long."""
+        progress = store.progress()
+        if progress.handled_ms:
+            CONSUMER_AGE_SECONDS.labels(self._spec.name).set((progress.now_ms - progress.handled_ms) / 1000)
+        CONSUMER_LAG.labels(self._spec.name).set(store.lag())

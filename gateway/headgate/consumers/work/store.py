@@ -21,10 +21,10 @@ import msgspec
 
 from headgate.consumers.base import Progress
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest
-from headgate.redis.client import Client, is_full
+from headgate.redis.client import Client, call, is_full
 from headgate.redis.connections import Command
 from headgate.redis.functions import Library
-from headgate.redis.keys import group_in_log, log_key
+from headgate.redis.keys import group_in_log, group_key, head_key, log_key
 from headgate.redis.log import read_entry, time_or_zero
 from headgate.redis.subscriber_link import SubscriberLink
 
@@ -216,6 +216,12 @@ class Store:
     def progress(self) -> Progress:
         """Return the progress of the group."""
         return Progress(*GROUP_LIBRARY.call(self.client, "FCALL_RO", "headgate_group_progress", 1, self._log, self.group))
+
+    def lag(self) -> int:
+        """Return how many events of the log the group has not taken."""
+        places = ((head_key(self.namespace), "offset"), (group_key(self.namespace, self.group), "position"))
+        head, position = (int(call(self.client, "HGET", key, field) or 0) for key, field in places)
+        return max(0, head - position)
 
     def call(self, function: str, *arguments: str | bytes | int) -> Any:
         """Call a function of groups.lua that writes, such as `group_take` or `state_put`."""

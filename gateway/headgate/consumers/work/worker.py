@@ -190,13 +190,15 @@ class Worker:
         self._leases = TaskLeases(self._lease_ms)
         self._routing: Routing | None = None
         self.trouble: str | None = None
+        # When it last began something that may block, on the monotonic clock.
+        self.active_s = time.monotonic()
 
     def run(self) -> None:
         """Work until `stopping` is set, then give back tasks not begun. Never raises."""
         consumer: Consumer | None = None
         failures = 0
         while not self._stopping.is_set():
-            last_s = BUS_LAST_S
+            last_s, self.active_s = BUS_LAST_S, time.monotonic()
             try:
                 if consumer is None:
                     consumer = self._begin()
@@ -295,13 +297,6 @@ class Worker:
         self._group_ahead_s = page.now_ms / 1000 - time.monotonic()
         self._waiting = page.waiting
         self._metrics.waiting.set(page.waiting)
-        self._metrics.lag.set(page.head - page.position)
-        # Events not yet taken are newer than this page.
-        times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]
-        if page.head <= page.position:
-            self._metrics.age.set(0.0)
-        elif times_ms:
-            self._metrics.age.set(max(0, page.now_ms - max(times_ms)) / 1000)
         full = page.waiting >= self._spec.runner.max_waiting
         self._metrics.full.set(full)
         if full:
@@ -373,6 +368,7 @@ class Worker:
 
     def _begins(self, group: Sequence[LeasedTask]) -> bool:
         """Return whether this work is still ours. Otherwise Redis hands it out again."""
+        self.active_s = time.monotonic()
         is_ours = self._leases.begin(group, awake_or_asleep_s())
         if not is_ours:
             self._log("leases ended before their work began; any instance may have it")
@@ -632,8 +628,6 @@ class _Metrics:
         self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)
         self.missed = metrics.CONSUMER_MISSED.labels(consumer)
         self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
-        self.lag = metrics.CONSUMER_LAG.labels(consumer)
-        self.age = metrics.CONSUMER_AGE_SECONDS.labels(consumer)
 
 
 def _checked_keys(keys: Sequence[str] | None) -> tuple[str, ...]:

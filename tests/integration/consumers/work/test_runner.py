@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import REGISTRY
 
 from headgate.consumers import Delivery
 from headgate.consumers.work import runner as runners
@@ -141,8 +142,11 @@ def test_slow_work_is_not_handed_to_another(
     assert int(call(redis_client, "HGET", GROUP, "missed") or 0) == 0
 
 
-def test_endless_work_does_not_keep_it_from_stopping(recorder: type[Recorder], publisher: Publisher, redis_url: str) -> None:
-    """The drain is bounded; it says that something is left."""
+def test_endless_work_is_reported_and_does_not_keep_it_from_stopping(
+    recorder: type[Recorder], publisher: Publisher, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drain is bounded; it says that something is left. The gauges of the backlog go on."""
+    monkeypatch.setattr(runners, "WATCH_EVERY_S", 0.01)
     begun, release = threading.Event(), threading.Event()
 
     def script(delivery: Delivery) -> None:
@@ -155,7 +159,15 @@ def test_endless_work_does_not_keep_it_from_stopping(recorder: type[Recorder], p
     runner.start()
     publisher.publish("a", 1)
     assert begun.wait(DEADLINE_S)
+    publisher.publish_many([("a", 2), ("a", 3)])
 
+    gauges = ("headgate_consumer_lag_events", "headgate_consumer_age_seconds")
+    wait_until(lambda: runner.status(hung_s=0.05)[1], "the endless work to be reported")
+    wait_until(
+        lambda: all(REGISTRY.get_sample_value(gauge, {"consumer": "mail"}) for gauge in gauges), "a backlog that has an age"
+    )
+    assert REGISTRY.get_sample_value(gauges[0], {"consumer": "mail"}) == 2
+    assert runner.status() == (1, None)
     assert not runner.stop(drain_s=0.05)
     release.set()
     wait_until(runner.stop, "the work to end")

@@ -87,8 +87,6 @@ class Runner:
     def ask_to_stop(self) -> None:
         """Ask the workers to finish their current tasks and take no new ones. Returns at once."""
         self._stopping.set()
-        for worker in self._workers:
-            worker.interrupt()
 
     def stop(self, drain_s: float = DRAIN_S) -> bool:
         """Finish the work at hand, give the rest back, and return whether that was done within `drain_s`. Idempotent.

@@ -97,14 +97,14 @@ class Store:
     """One consumer's group in one namespace. Owned by one thread. Attributes: `client`, `namespace` and `group`.
 
     Args:
-        client, url: of its Redis. Connections for acknowledging and waiting are opened by `url` on demand.
+        client, url: of its Redis. A connection for acknowledging and waiting is opened by `url` on demand.
         namespace, group: its namespace and name.
         max_payload_bytes: larger entries of the log are unreadable.
     """
 
     def __init__(self, client: Client, url: str, namespace: str, group: str, max_payload_bytes: int) -> None:
         self.client, self.namespace, self.group = client, namespace, group
-        self._acks, self._waits = _Line(url, log_key(namespace)), _Line(url, log_key(namespace))
+        self._line = _Line(url, log_key(namespace))
         self._unconfirmed: list[Command] = []
         self._unconfirmed_since_s = 0.0
         self._log = log_key(namespace)
@@ -162,14 +162,14 @@ class Store:
         ids = [f"{offset}-0" for offset in offsets]
         command: Command = ("XACK", self._log, group_in_log(self.group, epoch), *ids)
         self._unconfirmed.append(command)
-        sent = self._acks.send(command)
+        sent = self._line.send(command)
         owed_s = time.monotonic() - self._unconfirmed_since_s
         return not sent or len(self._unconfirmed) >= MAX_UNCONFIRMED or owed_s > UNCONFIRMED_S
 
     def confirm(self) -> None:
         """Wait until Redis has answered every acknowledgement. Sends them again after an error."""
         if self._unconfirmed:
-            self._acks.finish(self._unconfirmed)
+            self._line.finish(self._unconfirmed)
             self._unconfirmed = []
 
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
@@ -196,22 +196,13 @@ class Store:
         return int(self.call("group_tick", *counts))
 
     def wait(self, position: int, timeout_s: float) -> None:
-        """Wait until the log has an event after `position`, at most `timeout_s`, or until `interrupt`."""
+        """Wait until the log has an event after `position`, at most `timeout_s`. Call it after `confirm`."""
         block_ms = max(1, int(timeout_s * 1000))
-        try:
-            self._waits.ask(("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._log, f"{position}-0"))
-        except BusUnavailable:
-            if not self._waits.ended:
-                raise
-
-    def interrupt(self) -> None:
-        """End the wait of another thread, and every later one."""
-        self._waits.end()
+        self._line.finish((("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._log, f"{position}-0"),))
 
     def close(self) -> None:
-        """Close the connections opened here. Idempotent."""
-        self._acks.close()
-        self._waits.close()
+        """Close the connection opened here. Idempotent."""
+        self._line.close()
 
     def progress(self) -> Progress:
         """Return the progress of the group."""
@@ -248,18 +239,13 @@ class Store:
 class _Line:
     """A connection for one thread's commands on a key. It returns no answers, only errors.
 
-    It is opened on demand and dropped at the first fault. With `ended` it is not opened again.
+    It is opened on demand and dropped at the first fault.
     """
 
     def __init__(self, url: str, key: str) -> None:
         self._url, self._key = url, key
         self._link: SubscriberLink | None = None
         self._unanswered = 0
-        self.ended = False
-
-    def ask(self, command: Command) -> None:
-        """Send a command and wait for its answer."""
-        self.finish((command,))
 
     def send(self, command: Command) -> bool:
         """Send a command if there is a connection; return whether it was sent. Call `finish` in either case."""
@@ -278,9 +264,6 @@ class _Line:
         try:
             if (link := self._link) is None:
                 link = self._link = SubscriberLink(self._url, key=self._key)
-                # Checked after the line above, because an earlier `end` found no connection to close.
-                if self.ended:
-                    link.close()
                 link.connect()
                 link.settimeout(ANSWER_WITHIN_S)
                 self._unanswered = 0
@@ -294,15 +277,10 @@ class _Line:
             raise
 
     def close(self) -> None:
-        """Close it. Idempotent, from any thread. A caller waiting for an answer gets BusUnavailable."""
+        """Close it. Idempotent."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
-
-    def end(self) -> None:
-        """Close it for good, from any thread. Every later command raises BusUnavailable at once."""
-        self.ended = True
-        self.close()
 
 
 def held(leased: LeasedTask) -> Answer:

@@ -42,7 +42,8 @@ from .task import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, WHY_DE
 PAGE_TASKS = 25
 # The largest delay of a page that later ones make up for.
 PACE_SLACK_S = 0.01
-# Longest wait for something new. After it, the worker checks for tasks that other instances deferred or abandoned.
+# Longest wait for something new. After it, the worker checks whether to stop, and for tasks that other instances deferred or
+# abandoned.
 IDLE_S = 0.5
 SHORTEST_WAIT_S = 0.01
 # Faults of the consumer's code in one task before it is set aside.
@@ -226,10 +227,6 @@ class Worker:
                 consumer.close()
             except BaseException:  # noqa: BLE001 - an operator's code; nothing depends on it now
                 self._log("consumer failed to close", exc_info=True)
-
-    def interrupt(self) -> None:
-        """End a wait for something new, once `stopping` is set. From any thread."""
-        self._store.interrupt()
 
     def keep(self, store: Store) -> None:
         """As `TaskLeases.keep`."""

@@ -9,6 +9,7 @@ version is read once per REFRESH_S. While Redis does not answer, or holds no reg
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ RETRY_S = 1.0
 # Namespaces cached per publisher. Beyond that the cache is cleared.
 MAX_NAMESPACES = 64
 _NOTHING = documents({})
+_UNREAD = (None, None, -math.inf)
 
 OnViolation = Callable[[str, SchemaViolation], object]
 Budgets = Callable[[str], AbstractContextManager[None]]
@@ -155,8 +157,8 @@ class RegistrySource:
         self._client, self._now, self._budget = client, now, budget
         self.reset()
         reset_in_child(self)
-        self._loaded: dict[str, tuple[Catalogue, float]] = {}
-        self._failed: tuple[str, HeadgateError, float] | None = None  # namespace, error and time of the last failed first read
+        # By namespace: the schemas, else the error of their first read; when to read again.
+        self._known: dict[str, tuple[Catalogue | None, HeadgateError | None, float]] = {}
         self._log_throttle = LogThrottle(now)
 
     def reset(self) -> None:
@@ -170,51 +172,38 @@ class RegistrySource:
             MissingExtra: the extra `schemas` is not installed.
             BusUnavailable, BusRefused, InvalidSchema: as `read_registry` and `read_catalogue`.
         """
-        known = self._loaded.get(namespace)
-        if known is not None:
-            if self._now() - known[1] < REFRESH_S or not self._lock.acquire(blocking=False):
-                return known[0]
+        schemas, error, until_s = self._known.get(namespace, _UNREAD)
+        # Callers with schemas do not wait for the one that reads. Others wait, and share its error instead of reading in turn.
+        if self._now() >= until_s and self._lock.acquire(blocking=schemas is None):
             try:
-                return self._refreshed(namespace, known[0])
+                schemas, error, until_s = self._known.get(namespace, _UNREAD)
+                if self._now() >= until_s:
+                    schemas, error = self._newer(namespace, schemas)
+                    if namespace not in self._known and len(self._known) >= MAX_NAMESPACES:
+                        self._known.clear()
+                    self._known[namespace] = schemas, error, self._now() + (RETRY_S if schemas is None else REFRESH_S)
             finally:
                 self._lock.release()
-        with self._lock:
-            if namespace not in self._loaded:
-                if len(self._loaded) >= MAX_NAMESPACES:
-                    self._loaded.clear()
-                self._loaded[namespace] = (self._first(namespace), self._now())
-            return self._loaded[namespace][0]
-
-    def _first(self, namespace: str) -> Catalogue:
-        """Read schemas for the first time. Callers that wait during a failure share the error instead of waiting in turn."""
-        failed = self._failed
-        if failed is not None and failed[0] == namespace and self._now() - failed[2] < RETRY_S:
-            raise failed[1].with_traceback(None)
-        try:
-            with self._budget(namespace):
-                return self._read(namespace)
-        except HeadgateError as error:
-            self._failed = (namespace, error, self._now())
-            raise
-
-    def _refreshed(self, namespace: str, known: Catalogue) -> Catalogue:
-        schemas = known
-        try:
-            with self._budget(namespace):
-                version = read_version(self._client, namespace)
-                if version is not None and version != known.version:
-                    schemas = self._read(namespace)
-            if version is None and known.version != _NOTHING.version:
-                self._warn("the registry of namespace %r is empty, its previous schemas stay in force", namespace)
-        except HeadgateError as error:
-            self._warn(
-                "the schemas of namespace %r could not be read, the previous ones stay in force: %s", namespace, error.message
-            )
-        self._loaded[namespace] = (schemas, self._now())
+        if schemas is None:
+            assert error is not None
+            raise error.with_traceback(None)
         return schemas
 
-    def _read(self, namespace: str) -> Catalogue:
-        return _compiled(read_registry(self._client, namespace) or _NOTHING)
+    def _newer(self, namespace: str, known: Catalogue | None) -> tuple[Catalogue | None, HeadgateError | None]:
+        """Return the present schemas, or if they cannot be read the known ones and the error."""
+        try:
+            with self._budget(namespace):
+                version = None if known is None else read_version(self._client, namespace)
+                if known is None or version not in (None, known.version):
+                    return _compiled(read_registry(self._client, namespace) or _NOTHING), None
+        except HeadgateError as error:
+            if known is not None:
+                line = "the schemas of namespace %r could not be read, the previous ones stay in force: %s"
+                self._warn(line, namespace, error.message)
+            return known, error.with_traceback(None)
+        if version is None and known.version != _NOTHING.version:
+            self._warn("the registry of namespace %r is empty, its previous schemas stay in force", namespace)
+        return known, None
 
     def _warn(self, line: str, *words: str) -> None:
         if self._log_throttle.due(line) is not None:

@@ -157,4 +157,4 @@ def test_what_namespaces_keep_is_bounded(source: RegistrySource, registry: Regis
     monkeypatch.setattr(check, "MAX_NAMESPACES", 3)
     for number in range(10):
         source.of(f"n{number}")
-        assert len(source._loaded) <= 3
+        assert len(source._known) <= 3

@@ -11,7 +11,6 @@ a receipt, the same server may just have begun it. A fence that begins after the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 
 import structlog
@@ -24,17 +23,8 @@ from headgate.services.publisher import Receipt
 
 log = structlog.get_logger("headgate.receipts")
 
-# Epochs that wait for a fence at once. Receipts of further ones count for the last of them.
+# Epochs that wait for a fence at once.
 MAX_WAITING = 16
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """Receipts of one epoch that wait for a fence, with the time of the first, their number, and the newest offset."""
-
-    since_s: float
-    count: int = 0
-    offset: int = 0
 
 
 class ReceiptCheck:
@@ -42,7 +32,8 @@ class ReceiptCheck:
 
     def __init__(self, namespace: str, bus: Bus) -> None:
         self._namespace, self._bus = namespace, bus
-        self._waiting: dict[str, _Waiting] = {}
+        # By epoch, its receipts that wait for a fence: the time of the first, their number, and the newest offset.
+        self._waiting: dict[str, tuple[float, int, int]] = {}
         self._log_throttle = LogThrottle()
         self._elsewhere = PUBLISHED_ELSEWHERE.labels(namespace)
 
@@ -54,35 +45,29 @@ class ReceiptCheck:
             return
         for receipt in outcomes:
             if isinstance(receipt, Receipt) and receipt.epoch != epoch:
-                self._wait(receipt)
+                # A further epoch counts for the last one.
+                is_full = receipt.epoch not in self._waiting and len(self._waiting) >= MAX_WAITING
+                key = next(reversed(self._waiting)) if is_full else receipt.epoch
+                since_s, count, offset = self._waiting.get(key, (monotonic(), 0, 0))
+                self._waiting[key] = since_s, count + 1, max(offset, receipt.offset)
 
     def fenced(self) -> None:
         """Check the receipts from before the fence, which has just passed."""
-        for epoch, waiting in list(self._waiting.items()):
-            if waiting.since_s >= self._bus.fence_began_s:
+        for epoch, (since_s, count, offset) in list(self._waiting.items()):
+            if since_s >= self._bus.fence_began_s:
                 continue
             del self._waiting[epoch]
             end = self._bus.lineage.end_of(epoch, self._bus.head)
-            if end is not None and waiting.offset <= end:
+            if end is not None and offset <= end:
                 continue
-            self._elsewhere.inc(waiting.count)
+            self._elsewhere.inc(count)
             if self._log_throttle.due() is not None:
                 log.error(
                     "published to another Redis server",
                     namespace=self._namespace,
-                    events=waiting.count,
+                    events=count,
                     epoch=epoch,
-                    offset=waiting.offset,
+                    offset=offset,
                     followed_epoch=self._bus.epoch,
                     effect="clients of this gateway get these events only if it goes on with that server's log",
                 )
-
-    def _wait(self, receipt: Receipt) -> None:
-        waiting = self._waiting.get(receipt.epoch)
-        if waiting is None:
-            if len(self._waiting) >= MAX_WAITING:
-                waiting = next(reversed(self._waiting.values()))
-            else:
-                waiting = self._waiting[receipt.epoch] = _Waiting(monotonic())
-        waiting.count += 1
-        waiting.offset = max(waiting.offset, receipt.offset)

@@ -920,8 +920,8 @@ local function idle_ms(name, groups)
   return least
 end
 
--- Return the status of a consumer: <group> → [lag (with returned entries), leased, waiting, dead, missed, ms since a heartbeat (-1: unknown)], or [] if
--- Redis has nothing of it.
+-- Return the status of a consumer: <group> → [lag (with returned entries), leased, waiting, dead, missed, ms since a heartbeat
+-- (-1: unknown)], or [] if Redis has nothing of it.
 local function look(name, args)
   local state, groups = redis.call('HMGET', name.state, 'epoch', 'position', 'missed'), groups_of(name)
   if not state[1] and #groups == 0 then return {} end

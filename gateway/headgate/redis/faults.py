@@ -33,8 +33,6 @@ from headgate.errors import (
 )
 from headgate.runtime.tls_files import refuses_certificate
 
-from .pool import AllInUse
-
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
 # Codes on which other files decide. The last three are ours: Redis answers with ERR and a text.
@@ -134,6 +132,10 @@ NO_REPLY = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 FAULTS = (redis.RedisError, OSError, ImportError, *NO_REPLY)
 
 
+class AllInUse(redis.ConnectionError):
+    """All connections of this process to a server are in use."""
+
+
 def unavailable(reason: str, redis_code: str = "") -> BusUnavailable:
     """Return the error of a Redis that does not answer. The text for clients does not name its address."""
     return BusUnavailable(reason, shown="it does not answer", redis_code=redis_code)
@@ -165,7 +167,7 @@ def _translated(error: BaseException, where: str, asked: str) -> HeadgateError:
     if isinstance(error, redis.TimeoutError | TimeoutError):
         return unavailable(f"{where} did not answer in time")
     if isinstance(error, AllInUse):
-        return unavailable(f"{where}: all connections of this process are in use", ALL_IN_USE)
+        return unavailable(f"{where}: {error}", ALL_IN_USE)
     code, text = reply_of(error)
     if code == "HEADGATE":
         refusal = _refusal(text)

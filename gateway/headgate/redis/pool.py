@@ -1,7 +1,7 @@
 """The connections of one client to one server, each lent to one caller at a time. This file uses public names of redis-py only.
 
 In: redis-py's arguments for a connection. Out: an open connection, for one command or one batch. A caller beyond
-`max_connections` waits until one is returned.
+`max_connections` waits until one is returned, before any later caller.
 
 redis-py's blocking pool counts each step for its metrics and locks twice. Threads and greenlets may share a pool. A forked
 child starts without connections, and `reset_in_child` lets other parts start again there, too.
@@ -18,12 +18,11 @@ from weakref import WeakSet
 
 import redis
 
+from .budget import left_s
+from .faults import AllInUse
+
 # A wait that ends later than this after its limit shows that the process did not run in between.
 STOOD_STILL_S = 0.05
-
-
-class AllInUse(redis.ConnectionError):
-    """All connections of this process to a server are in use."""
 
 
 class Pool(redis.ConnectionPool):
@@ -35,9 +34,6 @@ class Pool(redis.ConnectionPool):
 
     def __init__(self, *, max_connections: int = 1, timeout: float = 1.0, **options: Any) -> None:
         self._timeout_s = timeout
-        # Several jobs share a single connection. One with many calls would keep it, as it comes again before a waiter wakes.
-        # With more connections the handover would cost a switch of threads for each command.
-        self._is_fair = max_connections == 1
         untyped: Any = super()
         untyped.__init__(max_connections=max_connections, **options)  # calls `reset`
         reset_in_child(self)
@@ -57,7 +53,7 @@ class Pool(redis.ConnectionPool):
         Raises AllInUse: none was returned in time; redis.RedisError, OSError: it does not connect.
         """
         try:
-            connection = self._next() if self._is_fair and self.waiting else self._idle.pop()
+            connection = self._next() if self.waiting else self._idle.pop()
         except IndexError:
             connection = self._next()
         try:
@@ -94,14 +90,16 @@ class Pool(redis.ConnectionPool):
             connection.disconnect()
 
     def _next(self) -> Any:
-        """Return a returned connection or a new one.
+        """Return a returned connection or a new one, to callers in the order in which they came.
 
-        Once, time during which this process stood still does not count, because a reply for the caller with the connection came
-        then.
+        One with many calls would otherwise keep its connection, as it comes again before a waiter wakes. Once, time during
+        which this process stood still does not count, because a reply for the caller with the connection came then.
         """
-        until_s, is_extended, is_over = monotonic() + self._timeout_s, False, False
+        left = left_s()
+        longest_s = self._timeout_s if left is None else min(self._timeout_s, left)
+        until_s, is_extended, is_over = monotonic() + longest_s, False, False
         with self._returned:
-            has_turn = not (self._is_fair and self.waiting)
+            has_turn = not self.waiting
             self.waiting += 1
             try:
                 while True:
@@ -114,11 +112,11 @@ class Pool(redis.ConnectionPool):
                         self._made.add(connection)
                         return connection
                     if is_over:
-                        raise AllInUse("all connections are in use")
+                        raise AllInUse(f"all {self.max_connections} connections of this process are in use")
                     if not self._returned.wait(until_s - monotonic()):
                         late_s = monotonic() - until_s
                         is_over, is_extended = is_extended or late_s < STOOD_STILL_S, True
-                        until_s = monotonic() + min(late_s, self._timeout_s)
+                        until_s = monotonic() + min(late_s, longest_s)
             finally:
                 self.waiting -= 1
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from headgate.redis.pool import AllInUse, Pool
+from headgate.redis.faults import AllInUse
+from headgate.redis.pool import Pool
 from tests.support.processes import in_child
 from tests.support.redis_server import wait_until
 
@@ -78,10 +79,11 @@ def test_a_connection_that_an_interrupted_caller_has_lost_leaves_its_place() -> 
         assert pool.get_connection().is_open
 
 
-def test_who_has_a_single_connection_again_and_again_waits_after_the_others() -> None:
+@pytest.mark.parametrize("most", [1, 2])
+def test_who_has_a_connection_again_and_again_waits_after_the_others(most: int) -> None:
     """Its calls follow each other at once, before a waiter has woken."""
-    pool, got = pool_of(), list[str]()
-    link = pool.get_connection()
+    pool, got = pool_of(most), list[str]()
+    link, *others = [pool.get_connection() for _ in range(most)]
 
     def wait() -> None:
         other = pool.get_connection()
@@ -98,6 +100,7 @@ def test_who_has_a_single_connection_again_and_again_waits_after_the_others() ->
         waiter.result(30)
 
     assert got == ["waiter", "holder", "holder", "holder"]
+    assert len(others) == most - 1
 
 
 @pytest.mark.parametrize("waits", [1, 2, 3])

@@ -64,14 +64,9 @@ class Site:
             "listen 8080", f"listen 127.0.0.1:{self._ports['nginx']}"
         )
         for name in ("gateway-1", "gateway-2"):
-            text = text.replace(f"{name}:8000", f"127.0.0.1:{self._ports[name]}").replace(
-                f"{name}:8100", f"127.0.0.1:{self._inside(name)}"
-            )
+            text = text.replace(f"{name}:8000", f"127.0.0.1:{self._ports[name]}")
         text = text.replace("consumers:9100", f"127.0.0.1:{self._ports['consumers']}")
         return text.replace('host = "mail"', 'host = "127.0.0.1"').replace("port = 1025", f"port = {self._mail.port}")
-
-    def _inside(self, name: str) -> int:
-        return 21000 + 10 * int(name[-1]) + self._ports["nginx"] % 1000 * 40
 
     def _gateway(self, name: str) -> GatewayProcess:
         service = self.services[name]
@@ -108,7 +103,7 @@ class Site:
         file.write_text(self.here((FOLDER / "prometheus.yml").read_text()).replace("15s", "1s"))
         url = f"127.0.0.1:{self._ports['prometheus']}"
         options = [f"--config.file={file}", f"--web.listen-address={url}", f"--storage.tsdb.path={self._folder / 'tsdb'}"]
-        self._start([str(bring() / "prometheus"), *options, "--enable-feature=native-histograms"], "prometheus")
+        self._start([str(bring() / "prometheus"), *options], "prometheus")
         return f"http://{url}"
 
     def _start(self, words: list[str], name: str, environment: dict[str, str] | None = None) -> None:

@@ -138,6 +138,9 @@ def test_the_tail_shows_events_as_text(console: ConsolePage, publisher: Publishe
     expect(console.page.get_by_role("region", name="Follow a pattern")).to_contain_text("Say when to begin.")
     ago = "(date => (date.setMinutes(date.getMinutes() - date.getTimezoneOffset() - 9), date.toISOString().slice(0, 19)))"
     console.page.get_by_label("Time", exact=True).fill(console.page.evaluate(f"{ago}(new Date())"))
+    console.page.get_by_label("Pattern", exact=True).fill("orders.**")
+    console.page.keyboard.press("Enter")
+    expect(console.page.get_by_role("region", name="Follow a pattern")).to_contain_text("orders.*.shipped or orders.#")
     console.page.get_by_label("Pattern", exact=True).fill("orders.42.#")
     console.page.keyboard.press("Enter")
     expect(console.events()).to_have_count(1)
@@ -174,11 +177,11 @@ def test_a_key_is_made_shown_once_and_revoked(console: ConsolePage) -> None:
     console.go("keys")
     form = console.panel("Make a key")
     form.get_by_label("Name").fill("billing")
-    form.get_by_label("The admin key, once more").fill(KEY)
-    form.get_by_label("Scopes, with blanks between them").fill("everything")
+    form.get_by_label("The admin key again").fill(KEY)
+    form.get_by_label("Scopes, separated by spaces").fill("everything")
     console.page.keyboard.press("Enter")
     expect(form.get_by_role("status")).to_contain_text("expected one of")
-    form.get_by_label("Scopes, with blanks between them").fill("publish:orders.# clients")
+    form.get_by_label("Scopes, separated by spaces").fill("publish:orders.# clients")
     console.page.keyboard.press("Enter")
     expect(console.panel("The key billing")).to_contain_text("hgk_")
     expect(console.panel("API keys")).to_contain_text("publish:orders.# clients")
@@ -233,6 +236,18 @@ def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser:
         assert [fault for fault in console.faults if "status of 503" not in fault] == []
 
 
+def test_a_page_without_its_gateway_does_not_say_that_nothing_is_wrong(browser: Browser, site: GatewayProcess) -> None:
+    """The overview names its lost connection at once, and shows the gateway's state again when the connection is back."""
+    with browser.new_context() as context:
+        console = ConsolePage(context.new_page(), site.url)
+        console.sign_in()
+        expect(console.troubles()).to_contain_text("Nothing is wrong.")
+        context.set_offline(True)
+        expect(console.troubles()).to_have_text(re.compile("^This page has lost its connection"))
+        context.set_offline(False)
+        expect(console.troubles()).to_contain_text("Nothing is wrong.")
+
+
 def test_topics_are_counted_while_one_looks(console: ConsolePage, publisher: Publisher) -> None:
     """With ids put together, or each by itself."""
     console.go("topics")
@@ -253,7 +268,7 @@ def test_an_event_is_traced_and_a_room_and_consumers_are_looked_at(console: Cons
     console.go("trace")
     console.page.get_by_label("Event", exact=True).fill(receipt.id)
     console.page.keyboard.press("Enter")
-    expect(console.panel("The way of the event")).to_contain_text("Published to orders.7.created")
+    expect(console.panel("The path of the event")).to_contain_text("Published to orders.7.created")
     console.page.get_by_label("Event", exact=True).fill("no-such-event")
     console.page.keyboard.press("Enter")
     expect(console.page.locator(".fault")).to_be_visible()

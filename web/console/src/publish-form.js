@@ -13,12 +13,12 @@ export function publishForm() {
   const namespace = namespaceSelect(page.namespaces);
   const topic = element("input", { required: true, className: "code", placeholder: "orders.42.shipped", autocomplete: "off", spellcheck: false });
   const data = element("textarea", { required: true, spellcheck: false, value: "{}", rows: 4 });
-  const id = element("input", { className: "code", placeholder: "made up", autocomplete: "off", spellcheck: false });
+  const id = element("input", { className: "code", placeholder: "generated", autocomplete: "off", spellcheck: false });
   const outcome = new Outcome();
   const form = element(
     "form",
     { className: "form padded" },
-    element("div", { className: "fields" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Topic", topic, true), field("Id, so that it may be sent again", id)),
+    element("div", { className: "fields" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Topic", topic, true), field("Id, for a safe repetition", id)),
     field("Data (JSON)", data),
     element("div", { className: "row" }, element("button", { type: "submit", className: "button primary", text: "Publish" }), outcome.root),
   );

@@ -43,21 +43,21 @@ export function troubles(frame, servers = null, consumers = null, elsewhere = []
   for (const { text, remedy } of elsewhere) bad(`${capital(text)}.`, `${capital(remedy)}.`);
   for (const process of frame.processes) {
     const { name } = process;
-    if (process.silent_s) bad(`${name} has said nothing for ${duration(process.silent_s)}.`, "It was killed, it hangs, or it cannot reach Redis. Look at its log; its clients go to another gateway.");
+    if (process.silent_s) bad(`${name} has reported nothing for ${duration(process.silent_s)}.`, "It was killed, it hangs, or it cannot reach Redis. Read its log; its clients go to another gateway.");
     else if (process.admission === "shedding") bad(`${name} refuses newcomers: its event loop lags.`, "Code of the application holds up the loop, or the machine is too busy. Its log names the code. Add a worker.");
     else if (process.admission === "full") warning(`${name} is full.`, "It has HEADGATE_MAX_CLIENTS clients and refuses newcomers. Add a gateway, or raise the limit.");
-    if (!process.revocations_known) bad(`${name} does not know who is revoked.`, "It lets nobody in until Redis has told it.");
+    if (!process.revocations_known) bad(`${name} does not know who is revoked.`, "It admits no client until Redis answers.");
     if (process.draining) warning(`${name} is about to stop.`, "It moves its clients to other gateways. Nothing to do.");
-    if (!process.silent_s && process.lag && process.lag.max > SLOW_MS) warning(`The event loop of ${name} stood still for ${milliseconds(process.lag.max)}.`, "Code of the application blocks it. The log has a line with the stack.");
+    if (!process.silent_s && process.lag && process.lag.max > SLOW_MS) warning(`The event loop of ${name} was blocked for ${milliseconds(process.lag.max)}.`, "Code of the application blocked it. The log has a line with the stack.");
   }
   for (const paused of new Set(frame.processes.flatMap((/** @type {any} */ process) => process.paused))) {
-    warning(`An operator has paused ${String(paused).replace("namespace:", "/")}.`, "`headgate resume` ends the pause.");
+    warning(`An operator has paused ${String(paused).replace("namespace:", "/")}.`, "The command headgate resume ends the pause.");
   }
   const { now, rates } = frame;
-  if (now.fullest >= FULL_QUEUE) warning(`The fullest client queue is ${percent(now.fullest)} full.`, "A browser reads too slowly. It is told what it misses, and nobody else waits. The view Clients names it.");
+  if (now.fullest >= FULL_QUEUE) warning(`The fullest client queue is ${percent(now.fullest)} full.`, "A browser reads too slowly. It gets a gap for what it misses, and no other client waits. The view Clients names it.");
   if (now.oldest_s >= OLD_S) warning(`An event has waited for a browser for ${duration(now.oldest_s)}.`, "That browser's network or page is slow. It is disconnected after HEADGATE_WRITE_DEADLINE_S.");
-  if (rates.discarded >= 1) warning(`${count(rates.discarded)} events per second are left out for slow browsers, which are told.`, "Subscriptions with `drop` accept that. With `catch_up` they would come from the log.");
-  if (rates.repaired >= 1) warning(`${count(rates.repaired)} events per second had to be read again from the log.`, "The connection to Redis loses messages: look at its output buffer limits and the network.");
+  if (rates.discarded >= 1) warning(`${count(rates.discarded)} events per second are left out for slow browsers, which are notified.`, "Subscriptions with drop accept that. With catch_up they come from the log.");
+  if (rates.repaired >= 1) warning(`${count(rates.repaired)} events per second had to be read again from the log.`, "The connection to Redis loses messages: check its output buffer limits and the network.");
   if (frame.redis && frame.redis.p99 > SLOW_MS) warning(`Redis takes ${milliseconds(frame.redis.p99)} for one call in a hundred.`, "Look for slow commands, swapping, or a disk that is busy with the append-only file.");
   for (const server of servers ?? []) {
     const where = servers && servers.length > 1 ? `${server.address}: ` : "";
@@ -72,9 +72,9 @@ export function troubles(frame, servers = null, consumers = null, elsewhere = []
     const name = `Consumer ${consumer.name}`;
     if (consumer.dead) warning(`${name} has given up ${counted(consumer.dead, "task")}.`, "The view Consumers shows why, and has them tried again.");
     if (consumer.missed) bad(`${name} has missed ${counted(consumer.missed, "event")}.`, "The log was trimmed before it came to them. Raise HEADGATE_LOG_MAX_EVENTS or HEADGATE_LOG_MAX_AGE_S.");
-    if (consumer.elsewhere.length) bad(`${name} is on another Redis server, at ${consumer.elsewhere.join(", ")}.`, "What is published here does not reach it, and its lag here says nothing of it. Restart it, if it has not ended.");
-    if (consumer.lag >= LAGGING) warning(`${name} is ${counted(consumer.lag, "event")} behind.`, "Start another instance, or look at what its work waits for.");
-    if (consumer.idle_s !== null && consumer.idle_s > IDLE_S && consumer.lag) bad(`${name} does not run.`, `It was last seen ${duration(consumer.idle_s)} ago. Start it with \`headgate consume\`, or remove it.`);
+    if (consumer.elsewhere.length) bad(`${name} is on another Redis server, at ${consumer.elsewhere.join(", ")}.`, "What is published here does not reach it, and its lag here does not count that. Restart it, if it has not ended.");
+    if (consumer.lag >= LAGGING) warning(`${name} is ${counted(consumer.lag, "event")} behind.`, "Start another instance, or find out what its work waits for.");
+    if (consumer.idle_s !== null && consumer.idle_s > IDLE_S && consumer.lag) bad(`${name} does not run.`, `It was last seen ${duration(consumer.idle_s)} ago. Start it with the command headgate consume, or remove it.`);
   }
   return found.sort((one, other) => rank(one) - rank(other));
 }

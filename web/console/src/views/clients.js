@@ -111,7 +111,7 @@ export function clients() {
 
   /** @param {object} which @param {string} question */
   async function disconnect(which, question) {
-    if (!(await askFirst(question, "The page is told, and may come back at once. `headgate revoke` keeps a user out.", "Disconnect"))) return;
+    if (!(await askFirst(question, "The page is notified, and may reconnect at once. The command headgate revoke keeps a user out.", "Disconnect"))) return;
     try {
       const { disconnected, silent } = await act("disconnect", which);
       detail.replaceChildren();

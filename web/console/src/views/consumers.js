@@ -13,7 +13,7 @@ export function consumers() {
   const grid = new Grid(
     "Consumers",
     [{ label: "Consumer" }, { label: "State" }, { label: "Behind", number: true }, { label: "At work", number: true }, { label: "Waiting", number: true }, { label: "Dead letters", number: true }, { label: "Missed", number: true }, { label: "Seen", number: true }, { label: "More" }],
-    "There are no consumers. `headgate consume` starts those of headgate.toml: mail, webhooks, monitoring, your own.",
+    "There are no consumers. The command headgate consume starts those of headgate.toml: mail, webhooks, monitoring, your own.",
   );
   const letters = element("div");
   const outcome = new Outcome();

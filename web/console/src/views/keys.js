@@ -40,7 +40,7 @@ export function keys() {
 
   /** @param {any} key */
   async function revoke(key) {
-    if (!(await askFirst(`Revoke the key ${key.name}?`, "Services that use it are refused within seconds. It cannot be taken back.", "Revoke"))) return;
+    if (!(await askFirst(`Revoke the key ${key.name}?`, "Services that use it are refused within seconds. This cannot be undone.", "Revoke"))) return;
     try {
       await act("keys/revoke", { key: key.id });
       outcome.say(`The key ${key.name} is revoked.`);
@@ -60,7 +60,7 @@ export function keys() {
     const body = element(
       "form",
       { className: "form padded" },
-      element("div", { className: "fields" }, field("Name", name), field("Scopes, with blanks between them", scopes, true), ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Ends", ends), field("The admin key, once more", adminKey)),
+      element("div", { className: "fields" }, field("Name", name), field("Scopes, separated by spaces", scopes, true), ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Ends", ends), field("The admin key again", adminKey)),
       element("div", { className: "row" }, element("button", { type: "submit", className: "button primary", text: "Make a key" }), made.root),
     );
     onSend(body, async () => {
@@ -89,7 +89,7 @@ function shown(name, text) {
   return element(
     "section",
     { className: "panel", aria: { labelledby: "secret-title" } },
-    element("div", { className: "panel-head" }, element("h2", { id: "secret-title", tabIndex: -1, text: `The key ${name}` }), element("span", { className: "note", text: "Copy it now: it is shown this once." })),
+    element("div", { className: "panel-head" }, element("h2", { id: "secret-title", tabIndex: -1, text: `The key ${name}` }), element("span", { className: "note", text: "Copy it now. It is shown only once." })),
     element("div", { className: "tree", tabIndex: 0, role: "group", aria: { labelledby: "secret-title" } }, element("code", { text })),
   );
 }

@@ -3,7 +3,7 @@ import { element } from "../../../design/element.js";
 import { bytes, count, counted, duration, milliseconds, percent, short } from "../format.js";
 import { Graph } from "../graph.js";
 import { Grid } from "../grid.js";
-import { read } from "../page.js";
+import { page, read } from "../page.js";
 import { troubles } from "../trouble.js";
 
 /** Time between two requests about Redis and the consumers. */
@@ -11,6 +11,8 @@ const ASK_MS = 5000;
 
 /** @type {Record<string, { className: string }>} */
 const SEVERITIES = { bad: { className: "trouble is-bad" }, warning: { className: "trouble is-warning" }, good: { className: "trouble is-good" } };
+/** @type {import("../trouble.js").Trouble[]} */
+const DISCONNECTED = [{ severity: "bad", text: "This page has lost its connection.", remedy: "The numbers below are old." }];
 
 /** @param {import("../main.js").Context} context */
 export function overview({ line, history }) {
@@ -40,9 +42,12 @@ export function overview({ line, history }) {
   /** @type {any[]} */
   let elsewhere = [];
 
-  showTroubles(wrong, null);
+  const gate = line.gate(page.namespaces[0]);
+  const draw = () => showTroubles(wrong, line.frame && (gate.isUp ? troubles(line.frame, servers, consumers, elsewhere) : DISCONNECTED), line.frame);
+  draw();
+  gate.on("status:change", draw);
   const unwatch = line.watch((frame) => {
-    showTroubles(wrong, troubles(frame, servers, consumers, elsewhere), frame);
+    draw();
     tiles.show(frame);
     for (const graph of graphs) graph.draw(history);
     processes.show(frame.processes.map((/** @type {any} */ each) => processRow(each, frame.own)));
@@ -65,6 +70,7 @@ export function overview({ line, history }) {
     close() {
       clearInterval(timer);
       unwatch();
+      gate.off("status:change", draw);
       for (const graph of graphs) graph.close();
     },
   };
@@ -72,7 +78,7 @@ export function overview({ line, history }) {
 
 /** @param {HTMLElement} target @param {import("../trouble.js").Trouble[] | null} found null: unknown yet @param {any} [frame] */
 function showTroubles(target, found, frame) {
-  const items = found?.length ? found : [{ severity: "good", text: found ? "Nothing is wrong." : "Looking…", remedy: found ? calm(frame) : "The numbers come within two seconds." }];
+  const items = found?.length ? found : [{ severity: "good", text: found ? "Nothing is wrong." : "Waiting for the first numbers.", remedy: found ? calm(frame) : "" }];
   const drawn = JSON.stringify(items);
   if (target.dataset.drawn === drawn) return;
   target.dataset.drawn = drawn;
@@ -105,7 +111,7 @@ class Tiles {
       [count(now.clients), "", `${counted(now.subscriptions, "subscription")}${now.catching_up ? `, ${count(now.catching_up)} catching up` : ""}`],
       [short(rates.published), "/s", counted(namespaces.length, "namespace")],
       [short(rates.sent), "/s", `of ${short(rates.routed + rates.from_log)} for browsers`],
-      [short(left), "/s", left ? `${short(rates.discarded)} told as gaps, ${short(rates.conflated)} conflated` : "nothing is left out"],
+      [short(left), "/s", left ? `${short(rates.discarded)} reported as gaps, ${short(rates.conflated)} conflated` : "nothing is left out"],
       [latency ? milliseconds(latency.p99).split(" ")[0] : "–", latency ? milliseconds(latency.p99).split(" ")[1] : "", latency ? `p50 ${milliseconds(latency.p50)}, max ${milliseconds(latency.max)}` : "no event just now"],
       [count(now.waiting), "", now.waiting ? `fullest queue ${percent(now.fullest)}, oldest ${duration(now.oldest_s)}` : "every queue is empty"],
     ];

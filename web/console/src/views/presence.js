@@ -14,7 +14,7 @@ export function presence() {
   const form = element(
     "form",
     { className: "form" },
-    element("div", { className: "fields" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Topic", topic, true), element("button", { type: "submit", className: "button primary", text: "Look" })),
+    element("div", { className: "fields" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Topic", topic, true), element("button", { type: "submit", className: "button primary", text: "Show" })),
     outcome.root,
   );
   const members = new Grid("Members", [{ label: "User" }, { label: "Connections", number: true }, { label: "There for", number: true }, { label: "What the page says of them", wide: true }], "Name a topic. Pages enter one with headgate/presence.");

@@ -16,7 +16,7 @@ export function schemas() {
     try {
       const { check, source, documents } = await read("api/schemas", { namespace: namespace.value });
       const where = !source ? "HEADGATE_SCHEMAS is not set; these are in the registry in Redis" : source === "redis" ? "from the registry in Redis" : `from the folder ${source}`;
-      outcome.say(documents.length ? `${counted(documents.length, "schema")}, ${where}. ${CHECKS[check]}.` : `There are no schemas. ${CHECKS[check]}. Push some with \`headgate schemas push\`, or name a folder in HEADGATE_SCHEMAS.`);
+      outcome.say(documents.length ? `${counted(documents.length, "schema")}, ${where}. ${CHECKS[check]}.` : `There are no schemas. ${CHECKS[check]}. Push some with the command headgate schemas push, or name a folder in HEADGATE_SCHEMAS.`);
       found.replaceChildren(...documents.map(document_));
     } catch (error) {
       found.replaceChildren();

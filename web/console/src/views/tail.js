@@ -91,8 +91,8 @@ export function tail({ line }) {
       outcome.say(`Asking for ${made.pattern}…`);
       await made.ready;
       if (subscription === made) outcome.say(`Following ${made.pattern} in /${namespace.value}.`);
-    } catch (error) {
-      outcome.fault(error);
+    } catch (/** @type {any} */ error) {
+      outcome.fault(error.code === "invalid_pattern" ? "A pattern is orders.*.shipped or orders.#, for example." : error);
     }
   }
 
@@ -107,7 +107,7 @@ export function tail({ line }) {
     pressed = entry?.nth ?? null;
     for (const [nth, item] of drawn) item.firstElementChild?.setAttribute("aria-pressed", String(nth === pressed));
     if (!entry) {
-      chosen.replaceChildren(element("p", { className: "none", text: "Choose an event of the list to see all of it." }));
+      chosen.replaceChildren(element("p", { className: "none", text: "Choose an event in the list to see its data." }));
       return;
     }
     /** @type {[string, string][]} */

@@ -11,7 +11,7 @@ const COUNTS = /** @type {[string, string][]} */ ([
   ["queued", "through the queue"],
   ["kept", "kept as the newest of its topic"],
   ["conflated", "conflated"],
-  ["discarded", "discarded, and told"],
+  ["discarded", "discarded, and reported"],
   ["left_to_log", "left to the log"],
   ["gone", "gone with the connection"],
   ["from_log", "read from the log"],
@@ -36,7 +36,7 @@ export function trace() {
     outcome.root,
   );
   const found = element("div", { className: "stack" });
-  const every = page.traceEvery ? `Gateways tell of every event${page.traceEvery === 1 ? "" : `, and above 100 a second of every ${count(page.traceEvery)}th`} (HEADGATE_TRACE_EVERY).` : "Gateways tell of no event: HEADGATE_TRACE_EVERY is 0.";
+  const every = page.traceEvery ? `Gateways report every event${page.traceEvery === 1 ? "" : `, and above 100 a second every ${count(page.traceEvery)}th`} (HEADGATE_TRACE_EVERY).` : "Gateways report no event, because HEADGATE_TRACE_EVERY is 0.";
   outcome.say(`An event can be found while the log has it. ${every}`);
   onSend(form, async () => {
     try {
@@ -71,7 +71,7 @@ function panel(told) {
     ...consumers,
     ...told.notes.map((/** @type {string} */ note) => step("quiet", "Not known", note)),
   ];
-  return element("section", { className: "panel", aria: { labelledby: "trace-title" } }, element("div", { className: "panel-head" }, element("h2", { id: "trace-title", text: "The way of the event" })), element("ol", { className: "steps" }, ...steps));
+  return element("section", { className: "panel", aria: { labelledby: "trace-title" } }, element("div", { className: "panel-head" }, element("h2", { id: "trace-title", text: "The path of the event" })), element("ol", { className: "steps" }, ...steps));
 }
 
 /** Return the counts above 0 as text. @param {[string, string][]} words @param {Record<string, number>} counts */

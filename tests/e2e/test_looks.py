@@ -43,7 +43,8 @@ MEASURE = r"""() => {
     const card = each.closest(".card")?.getBoundingClientRect();
     const { left, right } = each.getBoundingClientRect();
     if (card && (left < card.left - 1 || right > card.right + 1)) wide.push(each.className || each.tagName);
-    if (each.matches(".action") && right > each.closest(".card").querySelector(".face").getBoundingClientRect().left) wide.push("an action under a face");
+    const face = each.closest(".card")?.querySelector(".face").getBoundingClientRect();
+    if (each.matches(".action") && right > face.left) wide.push("an action under a face");
   }
   if (document.documentElement.scrollWidth > innerWidth) wide.push("the page");
   return { broken, wide, words };

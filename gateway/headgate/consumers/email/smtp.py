@@ -160,7 +160,7 @@ class MailServer:
             smtp.ehlo_or_helo_if_needed()
             if self._options.security == "starttls":
                 if not smtp.has_extn("starttls"):
-                    raise RefusesUs("it does not offer STARTTLS")
+                    raise RefusesUs("it does not offer STARTTLS; a server on this machine takes security = 'none'")
                 smtp.starttls(context=self._context)
                 smtp.discard_received()
                 smtp.ehlo_or_helo_if_needed()

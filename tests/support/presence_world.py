@@ -182,8 +182,9 @@ class Process:
         self.pages: dict[str, Page] = {}
         self.listened: set[str] = set()
         self.rooms = Rooms(
-            "n", name, SETTINGS, opened=self._opened, closed=self._closed, now_s=lambda: world.now_s, now_ms=world.now_ms
+            "n", SETTINGS, opened=self._opened, closed=self._closed, now_s=lambda: world.now_s, now_ms=world.now_ms
         )
+        self.rooms.process = name
 
     def hear(self, topic: str, message: bytes) -> None:
         """A message of a channel is on its way."""

@@ -105,7 +105,7 @@ class Namespace:
             client.leave()
             self._ledger.depart(client)
             self.subscriptions.forget(client)
-            self.presence.gone(session, in_order=in_order)
+            self.presence.rooms.gone(session, in_order=in_order)
 
     def is_in(self, client: Client) -> bool:
         """Return whether a client has joined and not left since."""

@@ -117,7 +117,7 @@ class Members(dict[str, Entry]):
     """This process's members of each topic, and the reports of them."""
 
     def writes(self) -> WriteBatches:
-        return WriteBatches("p1", lambda _, user: self.get(user), lambda _: list(self))
+        return WriteBatches(lambda: "p1", lambda _, user: self.get(user), lambda _: list(self))
 
 
 def message(write: Any) -> list[Any]:
@@ -324,7 +324,7 @@ def test_a_difference_has_a_size() -> None:
 
 def rooms_of(max_topics: int = 2, max_members: int = 2) -> Rooms:
     """Return rooms without Redis."""
-    return Rooms("n", "p1", Settings(max_presence_topics=max_topics, max_presence_members=max_members))
+    return Rooms("n", Settings(max_presence_topics=max_topics, max_presence_members=max_members))
 
 
 def test_a_page_that_is_slow_gets_a_reset_and_nothing_else() -> None:
@@ -378,7 +378,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
     """Then messages and readings that still come belong to no room."""
     closed: list[str] = []
     now = [0.0]
-    rooms = Rooms("n", "p1", Settings(max_presence_topics=5, max_presence_members=5), closed=closed.append, now_s=lambda: now[0])
+    rooms = Rooms("n", Settings(max_presence_topics=5, max_presence_members=5), closed=closed.append, now_s=lambda: now[0])
     rooms.prepare("s1", "t")
     rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
     rooms.gone("s1", in_order=False)
@@ -399,7 +399,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
 def test_a_place_is_kept_while_a_client_may_be_back_at_a_process_that_we_do_not_hear() -> None:
     """Without Redis, and for a while after it is there again."""
     now = [0.0]
-    rooms = Rooms("n", "p1", Settings(max_presence_topics=5, max_presence_members=5), now_s=lambda: now[0])
+    rooms = Rooms("n", Settings(max_presence_topics=5, max_presence_members=5), now_s=lambda: now[0])
     rooms.prepare("s1", "t")
     rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
     rooms.gone("s1", in_order=False)

@@ -90,13 +90,13 @@ class Regranting:
             return None if client.identity.may_subscribe(pattern) else Forbidden("subscribe to", pattern)
 
         self._end(client, outside, {"granted": True} if is_notified else {})
-        topics = namespace.presence.topics_of(client.session)
+        topics = namespace.presence.rooms.topics_of(client.session)
         outside_topics = [topic for topic in topics if not client.identity.may_subscribe(topic)]
         self._end_presence(client, {topic: Forbidden("see who is in", topic) for topic in outside_topics})
         refused = namespace.authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
         if refused and client.identity is identity:  # otherwise the application has been asked about newer grants
             self._end(client, refused.get)
-        if topics := namespace.presence.topics_of(client.session):
+        if topics := namespace.presence.rooms.topics_of(client.session):
             refused = namespace.authorizing.refused(client, topics, PRESENCE)
             self._end_presence(client, refused if client.identity is identity else {})
 

@@ -10,7 +10,6 @@ There are four greenlets: the pulse (writes, beats, publishes `occupied` and `va
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -62,7 +61,6 @@ class Presence:
     def __init__(
         self, namespace: str, redis_url: str, settings: Settings, publish: Publish, now_s: Callable[[], float] = monotonic
     ) -> None:
-        self.process = ""
         self._namespace, self._url, self._publish, self._now_s = namespace, redis_url, publish, now_s
         self._enabled = settings.max_presence_topics > 0
         self._announced = compiled(settings.presence_events)
@@ -72,7 +70,9 @@ class Presence:
         self._database = database_number(self._commands)
         self._reads = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
         self._leases = Leases()
-        self._rooms: Rooms | None = None
+        # The first topic starts the greenlets of the rooms.
+        self.rooms = Rooms(namespace, settings, opened=self._opened, closed=self._closed_room, wanted=self._wanted, now_s=now_s)
+        self._begun = False
         self._link: SubscriberLink | None = None
         self._listened: set[str] = set()  # topics that the link is subscribed to
         self._unread: dict[str, None] = {}
@@ -86,8 +86,8 @@ class Presence:
         self._in_touch_since_s: float | None = None  # when the link last connected
         self._step = "beat"  # of the pulse
         self._faults: dict[str, str] = {}
-        PRESENCE_ROOMS.labels(namespace).set_function(lambda: 0 if self._rooms is None else len(self._rooms))
-        PRESENCE_MEMBERS.labels(namespace).set_function(lambda: 0 if self._rooms is None else self._rooms.members)
+        PRESENCE_ROOMS.labels(namespace).set_function(lambda: len(self.rooms))
+        PRESENCE_MEMBERS.labels(namespace).set_function(lambda: self.rooms.members)
 
     def start(self) -> None:
         """Start checking for processes that died with their members. Idempotent."""
@@ -103,9 +103,9 @@ class Presence:
             each.set()
         if self._link is not None:
             self._link.close()
-        if self._rooms is not None and not self._rooms.members:
+        if self._begun and not self.rooms.members:
             try:
-                store.forget(self._commands, self._namespace, self.process, None, events=self._events)
+                store.forget(self._commands, self._namespace, self.rooms.process, None, events=self._events)
             except HeadgateError:
                 log.debug("lease not given back")  # it ends by itself
         self._commands.close()
@@ -131,27 +131,6 @@ class Presence:
                 rooms.leave(session, topic)
             raise BusUnavailable("the members of the topic could not be read", shown="presence cannot be read now")
 
-    @property
-    def rooms(self) -> Rooms:
-        """The rooms. The first use starts their greenlets."""
-        if self._rooms is None:
-            self.process = secrets.token_hex(8)  # drawn here, after any fork
-            self._leases.own = self.process
-            self._rooms = Rooms(
-                self._namespace,
-                self.process,
-                self.settings,
-                opened=self._opened,
-                closed=self._closed_room,
-                wanted=self._wanted,
-                now_s=self._now_s,
-            )
-            self._pulse = self._pulse or spawn(self._run_pulse)
-            self._pulse_now.set()
-            for run in (self._run_link, self._run_reader, self._run_notifier):
-                spawn(run)
-        return self._rooms
-
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
         """Make a prepared client a member, as `Rooms.enter` does. A refusal changes nothing.
 
@@ -163,18 +142,15 @@ class Presence:
             self.rooms.leave_unless_in(session, topic)
             raise
 
-    def topics_of(self, session: str) -> list[str]:
-        """Return the topics of a client."""
-        return [] if self._rooms is None else self._rooms.topics_of(session)
-
-    def gone(self, session: str, *, in_order: bool) -> None:
-        """Same as `Rooms.gone`. Costs nothing without any use of presence."""
-        if self._rooms is not None:
-            self._rooms.gone(session, in_order=in_order)
-
     # -- what rooms ask for -------------------------------------------------------------------------------------------
 
     def _opened(self, topic: str) -> None:
+        if not self._begun:
+            self._begun, self._leases.own = True, self.rooms.process
+            self._pulse = self._pulse or spawn(self._run_pulse)
+            self._pulse_now.set()
+            for run in (self._run_link, self._run_reader, self._run_notifier):
+                spawn(run)
         if self._link is not None:
             self._listened.add(topic)
             self._send(("SUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
@@ -212,36 +188,37 @@ class Presence:
 
     def _beat_and_write(self) -> float | None:
         """Do what is due; return the seconds until the next check, or None to wait for a change."""
-        rooms, now_s = self._rooms, self._now_s()
-        if rooms is None:
+        rooms, now_s = self.rooms, self._now_s()
+        if not self._begun:
             return self._check_idle(now_s)
         rooms.expire(self._in_touch_since_s)
         busy = bool(len(rooms)) or rooms.writes.waits
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
             self._beat_at_s = now_s + (BEAT_S if busy else IDLE_CHECK_S)
             if self._has_lease and not busy:  # otherwise the others would treat this process as dead
-                store.forget(self._commands, self._namespace, self.process, None, events=self._events)
+                store.forget(self._commands, self._namespace, rooms.process, None, events=self._events)
             self._has_lease = False
-            self._beat(self.process if busy else "")
+            self._beat(rooms.process if busy else "")
             self._has_lease = busy
             self._ping()
-            self._read_again(rooms)
+            self._read_again()
         while rooms.writes.waits and self._has_lease and not self._closed:
-            self._write(rooms)
+            self._write()
         if rooms.writes.waits and not self._has_lease:
             return 0.0  # Redis has lost the lease, so beat, then write everything again
         end_s = rooms.next_end_s(self._in_touch_since_s)
         until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
         return max(0.0, until_s - self._now_s())
 
-    def _write(self, rooms: Rooms) -> None:
+    def _write(self) -> None:
+        rooms = self.rooms
         writes = rooms.writes.next_write()
         if not writes:
             return
         PRESENCE_WRITES.labels(self._namespace).inc()
         self._step = "write"
         try:
-            waiting = store.write(self._commands, self._namespace, self.process, writes, events=self._events)
+            waiting = store.write(self._commands, self._namespace, rooms.process, writes, events=self._events)
         except BaseException:
             rooms.writes.failed(writes)
             raise
@@ -265,14 +242,13 @@ class Presence:
                 return None
         return IDLE_CHECK_S
 
-    def _read_again(self, rooms: Rooms) -> None:
+    def _read_again(self) -> None:
         """Read the deferred topics, and those with members that Redis did not have."""
         for topic in list(self._put_off):
             del self._put_off[topic]
             self._read_soon(topic)
-        for topic in rooms.topics:
-            room = rooms.room(topic)
-            if room is not None and room.holds:
+        for topic, room in self.rooms.copies():
+            if room.holds:
                 room.doubt()
                 self._read_soon(topic)
 
@@ -283,16 +259,18 @@ class Presence:
         except HeadgateError:
             self._leases.missed()
             raise
-        if process and not beats.known and self._rooms is not None:
-            self._rooms.writes.write_all()  # the first beat, a flush, or others declared this process dead
+        if process and not beats.known:
+            self.rooms.writes.write_all()  # the first beat, a flush, or others declared this process dead
         for dead in self._leases.received(beats.beats, beats.now_ms, self._now_s()):
-            if dead in beats.beats and dead != self.process:
+            if dead == self._leases.own:
+                continue
+            if dead in beats.beats:
                 PRESENCE_DEAD.labels(self._namespace).inc()
                 log.info("a process's members are gone", process=dead)
                 store.forget(self._commands, self._namespace, dead, beats.beats[dead], events=self._events)
                 beats = beats._replace(news=int(self._events))
-            elif dead != self.process and self._rooms is not None:
-                self._rooms.dead(dead)  # and Redis has no record of it
+            else:
+                self.rooms.dead(dead)  # and Redis has no record of it
         if beats.news:
             self._announce()
         self._faults.pop("beat", None)
@@ -351,8 +329,7 @@ class Presence:
 
     def _listen(self) -> None:
         """Subscribe a new link to all topics."""
-        topics = [] if self._rooms is None else self._rooms.topics
-        if topics:
+        if topics := self.rooms.topics:
             self._listened.update(topics)
             self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic, self._database) for topic in topics)))
 
@@ -369,31 +346,28 @@ class Presence:
 
     def _take(self, reply: Any) -> None:
         kind = reply[0]
-        if kind not in (b"message", b"subscribe") or self._rooms is None:
+        if kind not in (b"message", b"subscribe"):
             return
         topic = reply[1].decode()[len(presence_channel(self._namespace, "", self._database)) :]
         if kind == b"message":
-            if self._rooms.take(topic, reply[2]):
+            if self.rooms.take(topic, reply[2]):
                 self._read_soon(topic)
             return
-        room = self._rooms.room(topic)
+        room = self.rooms.room(topic)
         if room is not None:
             room.doubt()  # Redis has everything sent before this
             self._read_soon(topic)
 
     def _doubt_all(self) -> None:
         """After losing the link, treat messages as missing and writes as lost (a failover, a restart without memory)."""
-        rooms = self._rooms
-        if rooms is None or self._closed:
+        if self._closed:
             return
         drop_idle(self._commands)
         drop_idle(self._reads)
         self._leases.missed()
-        for topic in rooms.topics:
-            room = rooms.room(topic)
-            if room is not None:
-                room.missed()
-        rooms.writes.write_all()
+        for _, room in self.rooms.copies():
+            room.missed()
+        self.rooms.writes.write_all()
         self._pulse_now.set()
 
     # -- the reader ---------------------------------------------------------------------------------------------------
@@ -422,8 +396,8 @@ class Presence:
 
     def _read(self, topic: str) -> None:
         del self._unread[topic]
-        rooms, room = self._rooms, None if self._rooms is None else self._rooms.room(topic)
-        if room is None or rooms is None:
+        rooms, room = self.rooms, self.rooms.room(topic)
+        if room is None:
             return
         nth = room.begin()
         by_process = store.read_written(self._reads, self._namespace, topic)
@@ -452,14 +426,13 @@ class Presence:
 
     def _run_notifier(self) -> None:
         while not self._closed:
-            rooms = self._rooms
-            self._notify_now.wait(NOTIFY_GAP_S if rooms is not None and rooms.any_behind else None)
+            self._notify_now.wait(NOTIFY_GAP_S if self.rooms.any_behind else None)
             self._notify_now.clear()
-            if self._closed or rooms is None:
-                continue
+            if self._closed:
+                return
             began_s, resets = monotonic(), 0
             try:
-                for count in rooms.notify():
+                for count in self.rooms.notify():
                     resets += count
                     one_round()
             except Exception:

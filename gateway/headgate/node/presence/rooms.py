@@ -7,6 +7,8 @@ Redis. Out: pending writes (`writes`), the rooms to read, and frames for watchin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from secrets import token_hex
 from time import monotonic, time
 from typing import Any, Protocol
 
@@ -102,7 +104,7 @@ def _has_room(connection: Connection) -> bool:
 
 
 class Rooms:
-    """See the module. `process` is the id of this process. `now_s` is monotonic, `now_ms` since 1970.
+    """See the module. `now_s` is monotonic, `now_ms` since 1970.
 
     Calls `opened` and `closed` to subscribe to a topic and to end that, and `wanted` when there is something to write or send.
     None of them may wait.
@@ -111,7 +113,6 @@ class Rooms:
     def __init__(
         self,
         namespace: str,
-        process: str,
         settings: Settings,
         *,
         opened: Callable[[str], object] = lambda topic: None,
@@ -120,7 +121,7 @@ class Rooms:
         now_s: Callable[[], float] = monotonic,
         now_ms: Callable[[], int] = lambda: int(time() * 1000),
     ) -> None:
-        self._namespace, self._process, self._settings = namespace, process, settings
+        self._namespace, self._settings = namespace, settings
         self._opened, self._closed, self._wanted = opened, closed, wanted
         self._now_s, self._now_ms = now_s, now_ms
         self._open: dict[str, _OpenRoom] = {}
@@ -128,7 +129,12 @@ class Rooms:
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
         self._unsent: dict[str, None] = {}  # topics with unsent differences or lagging pages
-        self.writes = WriteBatches(process, self._entry, self._users)
+        self.writes = WriteBatches(lambda: self.process, self._entry, self._users)
+
+    @cached_property
+    def process(self) -> str:
+        """The id of this process, drawn at its first use, after any fork."""
+        return token_hex(8)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -148,6 +154,10 @@ class Rooms:
         open_room = self._open.get(topic)
         return None if open_room is None else open_room.room
 
+    def copies(self) -> list[tuple[str, Room]]:
+        """Return the topics with this process's copies."""
+        return [(topic, open_room.room) for topic, open_room in self._open.items()]
+
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def prepare(self, session: str, topic: str) -> Room:
@@ -162,7 +172,7 @@ class Rooms:
             raise LimitReached("presence_topics", self._settings.max_presence_topics)
         if topic not in self._open:
             self._copies += 1
-            self._open[topic] = _OpenRoom(self._process, self._copies)
+            self._open[topic] = _OpenRoom(self.process, self._copies)
             self._opened(topic)
         if topic not in topics:
             topics[topic] = None

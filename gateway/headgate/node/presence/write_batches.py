@@ -27,12 +27,14 @@ class WriteBatches:
     """See the module.
 
     Args:
-        process: id of this process.
+        process: returns the id of this process.
         entries: returns the entry of a user in a topic, or None.
         users: returns all users of this process in a topic.
     """
 
-    def __init__(self, process: str, entries: Callable[[str, str], Entry | None], users: Callable[[str], Iterable[str]]) -> None:
+    def __init__(
+        self, process: Callable[[], str], entries: Callable[[str, str], Entry | None], users: Callable[[str], Iterable[str]]
+    ) -> None:
         self._process, self._entries, self._users = process, entries, users
         self._number = 0
         self._written: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and the entries in Redis
@@ -102,6 +104,6 @@ class WriteBatches:
         else:
             self._written.pop(topic, None)
         shown = [] if whole else [[user, *entry] for user, entry in puts.items()]
-        message = _encode([self._process, before, self._number, len(has), shown, takes])
+        message = _encode([self._process(), before, self._number, len(has), shown, takes])
         values = [(user, encode_entry(entry)) for user, entry in puts.items()]
         return TopicWrite(topic, before, self._number, len(has), values, takes, message)

@@ -263,7 +263,7 @@ def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
     """Prepare a topic for a client that may have it. Its grants may change during the wait for Redis or the application."""
     presence, session = namespace.presence, client.session
     checked: Identity | None = None  # the identity at the last check of the topic, if the client had it by then
-    while client.identity is not checked or topic not in presence.topics_of(session):
+    while client.identity is not checked or topic not in presence.rooms.topics_of(session):
         presence.prepare(session, topic)
         if namespace.is_in(client):
             checked = client.identity
@@ -273,7 +273,7 @@ def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
                 presence.rooms.leave(session, topic)
                 raise
         if not namespace.is_in(client):
-            presence.gone(session, in_order=True)
+            presence.rooms.gone(session, in_order=True)
             raise Unauthorized(UnauthorizedReason.LEFT)
 
 

@@ -116,7 +116,7 @@ def test_a_topic_that_is_full_is_refused_and_forgotten(start: Start) -> None:
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ask(ana, "enter")["ok"]
     assert ask(ben, "enter")["error"]["name"] == "presence_members"
-    assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ben.welcome["session"]) == []
+    assert gateway.gateway.namespaces[NAMESPACE].presence.rooms.topics_of(ben.welcome["session"]) == []
 
 
 def test_a_pause_of_the_namespace_keeps_newcomers_out(gateway: GatewayOnModel, ana: ClientHere) -> None:
@@ -140,7 +140,7 @@ def test_an_entry_that_is_under_way_when_the_namespace_is_paused_is_refused(
 
     monkeypatch.setattr(presence, "prepare", pause)
     assert ask(ana, "enter")["error"]["code"] == "paused"
-    assert presence.topics_of(session) == []
+    assert presence.rooms.topics_of(session) == []
 
 
 def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
@@ -153,7 +153,7 @@ def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
     grants[:] = ["rooms.8"]
     assert ana.request("refresh", {"token": "y"})["ok"]
     assert [notice["topic"] for notice in told(ana) if "ended" in notice] == [TOPIC]
-    assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ana.welcome["session"]) == ["rooms.8"]
+    assert gateway.gateway.namespaces[NAMESPACE].presence.rooms.topics_of(ana.welcome["session"]) == ["rooms.8"]
 
 
 def test_without_redis_a_room_never_read_is_refused(
@@ -249,7 +249,7 @@ def test_members_of_a_process_that_may_be_dead_are_not_shown_before_that_is_know
     assert not presence.rooms.room(TOPIC).was_live  # type: ignore[union-attr]
     gateway.wait(2)
     assert [member[0] for member in ask(ana, "enter")["members"]] == ["ana"]
-    assert store.model.beats.keys() == {presence.process}
+    assert store.model.beats.keys() == {presence.rooms.process}
 
 
 def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
@@ -263,7 +263,7 @@ def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
         nonlocal readings
         readings += 1
         if readings == 1:
-            presence.gone("one", in_order=True)
+            presence.rooms.gone("one", in_order=True)
             presence.rooms.prepare("another", TOPIC)
         yield from read_parts(*names)
 
@@ -361,7 +361,7 @@ def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(
 
     monkeypatch.setattr(presence, "prepare", lose_the_grant)
     assert ask(ana, "enter")["error"]["code"] == "forbidden"
-    assert presence.topics_of(inside.session) == []
+    assert presence.rooms.topics_of(inside.session) == []
 
 
 def test_a_replay_that_waits_when_the_grants_change_is_refused(
@@ -399,7 +399,7 @@ def test_an_entry_that_is_under_way_when_the_application_says_no_is_refused(
 
     monkeypatch.setattr(of, name, regrant_meanwhile)
     assert ask(ana, "enter")["error"]["code"] == "forbidden"
-    assert presence.topics_of(inside.session) == []
+    assert presence.rooms.topics_of(inside.session) == []
     assert presence.rooms.topics == ([TOPIC] if also_there else [])
     if also_there:
         authorizing.authorizer = None

@@ -14,12 +14,10 @@ from headgate.events.event import Event
 from headgate.events.topic import check_pattern, check_topic
 from headgate.events.wire.requests import MAX_OFFSET
 from headgate.redis.client import Client
-from headgate.redis.client import call as redis_call
 from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
-from headgate.redis.keys import log_key
-from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
+from headgate.redis.lineage import Entry
+from headgate.redis.log import PAGE_EVENTS, EventLog
 from headgate.services.publisher import Receipt, id_owner
-from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .operation import Call, Cost, InNamespace, OpenTo, Pattern, Topic, operation
 from .problems import not_found
@@ -128,7 +126,7 @@ def trace_event(call: Call) -> Trace:
     Returns its results at gateways, browsers and consumers, as `headgate trace` does.
     """
     wanted = call.path["event"]
-    if is_offset(wanted) and not _entries(call.redis, call.namespace, int(wanted)):
+    if is_offset(wanted) and not _page(call.redis, call.namespace, int(wanted)):
         raise not_found("event", wanted)
     with call.services.lent_redis() as redis:
         try:
@@ -159,14 +157,12 @@ def find_events(
         yield from (each for each in _at(client, namespace, offset) if topic in (None, each.topic))
 
 
-def _at(client: Client, namespace: str, offset: int) -> Iterator[Event]:
-    for _, fields in _entries(client, namespace, offset):
-        if (event := read_entry(offset, fields, HARD_MAX_PAYLOAD_BYTES).event) is not None:
-            yield event
+def _at(client: Client, namespace: str, offset: int) -> list[Event]:
+    return [entry.event for entry in _page(client, namespace, offset) if entry.event is not None]
 
 
-def _entries(client: Client, namespace: str, offset: int) -> Any:
-    return redis_call(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0")
+def _page(client: Client, namespace: str, offset: int) -> list[Entry]:
+    return EventLog(namespace, client).page(offset - 1, offset)
 
 
 def _shown(event: Event) -> LoggedEvent:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from headgate.node.gateway import Gateway
-    from headgate.node.health import Health
     from headgate.redis.inbox import InboxPage
     from headgate.runtime.shared_rates import SharedRates
     from headgate.transport.http_answers import Answer
@@ -420,7 +419,7 @@ class Headgate:
         """
         return self.gateway.namespaces[self._attached().served(namespace)].current_inbox(read, had)
 
-    def ready(self) -> Health:
+    def ready(self) -> Mapping[str, object]:
         """Return `{ready, bus, namespaces}`, whether events flow. Never waits. Not ready in a process without browsers."""
         if self._gateway is None and (reason := _cannot_serve()) is not None:
             return {"ready": False, "bus": "down", "error": reason, "namespaces": {}}

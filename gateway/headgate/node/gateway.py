@@ -35,7 +35,7 @@ from .access.access import Access
 from .access.authorizing import Authorizing
 from .access.origin import origin_check, origins_with
 from .cluster.cluster import Cluster
-from .health import Health, State, health
+from .health import State, health
 from .namespace import Namespace
 from .population.evictions import Evictions
 from .population.population import Population
@@ -199,7 +199,7 @@ class Gateway:
             return None
         return self._sockets.engine.handshake(request)
 
-    def ready(self) -> Health:
+    def ready(self) -> Mapping[str, object]:
         """Return the gateway's health (health.py). Never waits."""
         return health(self.namespaces, self.state())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NotRequired, TypedDict
 
 from headgate.installation import build_in_use
 
@@ -23,37 +22,13 @@ class State:
     revocations_error: str | None = None
 
 
-class NamespaceHealth(TypedDict):
-    """The health of a namespace, with the position of its feed, the number of its clients, and the error of its bus, if any."""
-
-    bus: str
-    epoch: str | None
-    offset: int
-    clients: int
-    error: NotRequired[str]
-
-
-class Health(TypedDict):
-    """The health of a gateway. With `error` a process cannot have a gateway and is down."""
-
-    ready: bool
-    bus: str
-    build: NotRequired[str]
-    admission: NotRequired[str]
-    paused: NotRequired[list[str]]
-    revocations: NotRequired[bool]
-    revocations_error: NotRequired[str]
-    error: NotRequired[str]
-    namespaces: dict[str, NamespaceHealth]
-
-
-def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
+def health(namespaces: Mapping[str, Namespace], state: State) -> dict[str, object]:
     """Return `{ready, bus, build, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and clients are admitted, which requires that the revocations are known. `admission` shows
     whether there is room. A full gateway stays ready, because a balancer would otherwise fill up the others in turn.
     """
-    states: dict[str, NamespaceHealth] = {}
+    states: dict[str, dict[str, object]] = {}
     for name, namespace in namespaces.items():
         bus = namespace.bus
         states[name] = {
@@ -65,7 +40,7 @@ def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
         if bus.last_error is not None:
             states[name]["error"] = bus.last_error.message
     up = all(namespace.bus.up for namespace in namespaces.values())
-    result: Health = {
+    result: dict[str, object] = {
         "ready": up and state.revocations_known and not state.draining,
         "bus": "up" if up else "down",
         "build": build_in_use(),

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.errors import InvalidRequest
-
 # A process beats each second. It is dead without a beat for this long: one beat, 5 s for its clients to reconnect, and a
 # margin.
 LEASE_S = 6.5
@@ -83,21 +81,13 @@ encode_entry = msgspec.json.Encoder().encode
 _decode_entry = msgspec.json.Decoder(Entry).decode
 
 
-def read_entry(value: bytes) -> Entry:
-    """Decode an entry. Raises InvalidRequest: it is not an entry, because another program has written there."""
-    try:
-        return _decode_entry(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidRequest("not an entry of presence") from error
-
-
 def read_entries(values: Mapping[str, bytes]) -> dict[str, Entry]:
     """Decode the entries of a process by user. Skips values of other programs."""
     entries: dict[str, Entry] = {}
     for user, value in values.items():
         try:
-            entries[user] = read_entry(value)
-        except InvalidRequest:
+            entries[user] = _decode_entry(value)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
     return entries
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ FORGOTTEN_S = 15.0
 MAX_PROCESSES = 256
 
 Counts = dict[int, int]
+K = TypeVar("K")
 
 
 class NamespaceStats(msgspec.Struct, array_like=True):
@@ -151,8 +152,8 @@ class CombinedStats:
                 known.rates[name] = Counter(
                     {each: max(0, getattr(space, each) - getattr(old, each)) / took_s for each in _COUNTED}
                 )
-                known.latency[name] = _since(old.latency, space.latency)
-        known.lag, known.redis = _since(before.lag, report.lag), _since(before.redis, report.redis)
+                known.latency[name] = Counter(space.latency) - Counter(old.latency)
+        known.lag, known.redis = Counter(report.lag) - Counter(before.lag), Counter(report.redis) - Counter(before.redis)
         known.cpu = max(0.0, report.cpu_s - before.cpu_s) / took_s
 
     def _published(self, name: str, fresh: Iterable[_Known], now_s: float) -> float:
@@ -171,23 +172,12 @@ def _newest(name: str, known: Iterable[_Known]) -> NamespaceStats | None:
     return max(newest, key=lambda each: each[:2])[2] if newest else None
 
 
-def _since(before: Mapping[int, int], now: Mapping[int, int]) -> Counts:
-    return {bucket: more for bucket, count in now.items() if (more := count - before.get(bucket, 0)) > 0}
-
-
-def _added(parts: Iterable[Mapping[int, int]]) -> Counts:
-    whole: Counter[int] = Counter()
-    for part in parts:
-        whole.update(part)
-    return whole
+def _added(parts: Iterable[Mapping[K, Any]]) -> Counter[K]:
+    return sum(map(Counter, parts), Counter[K]())
 
 
 def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    whole = dict.fromkeys(_COUNTED, 0.0)
-    for part in parts:
-        for name, value in part.items():
-            whole[name] += value
-    return whole
+    return {**dict.fromkeys(_COUNTED, 0.0), **_added(parts)}
 
 
 def _spread(counts: Mapping[int, int]) -> dict[str, float] | None:

@@ -368,7 +368,7 @@ def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: 
     assert "check user and password in the URL" in advice
     assert "Traceback" not in gunicorn.output
     assert "hunter2" not in gunicorn.output
-    assert gunicorn.output.count("Booting worker") == 2
+    assert gunicorn.output.count("Booting worker") <= 2  # the second may be ended before it says so
 
 
 def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]) -> None:

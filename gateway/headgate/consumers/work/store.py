@@ -104,7 +104,11 @@ class Store:
 
     def __init__(self, client: Client, url: str, namespace: str, group: str, max_payload_bytes: int) -> None:
         self.client, self.namespace, self.group = client, namespace, group
-        self._line = _Line(url, log_key(namespace))
+        self._url = url
+        # For acknowledgements and waits. It is opened on demand, and dropped at the first fault.
+        self._link: SubscriberLink | None = None
+        # Commands sent over it without an answer.
+        self._unanswered = 0
         self._unconfirmed: list[Command] = []
         self._unconfirmed_since_s = 0.0
         self._log = log_key(namespace)
@@ -162,14 +166,19 @@ class Store:
         ids = [f"{offset}-0" for offset in offsets]
         command: Command = ("XACK", self._log, group_in_log(self.group, epoch), *ids)
         self._unconfirmed.append(command)
-        sent = self._line.send(command)
+        try:
+            if self._link is not None:
+                self._link.send(command)
+                self._unanswered += 1
+        except BusUnavailable:
+            self.close()
         owed_s = time.monotonic() - self._unconfirmed_since_s
-        return not sent or len(self._unconfirmed) >= MAX_UNCONFIRMED or owed_s > UNCONFIRMED_S
+        return self._link is None or len(self._unconfirmed) >= MAX_UNCONFIRMED or owed_s > UNCONFIRMED_S
 
     def confirm(self) -> None:
         """Wait until Redis has answered every acknowledgement. Sends them again after an error."""
         if self._unconfirmed:
-            self._line.finish(self._unconfirmed)
+            self._finish(self._unconfirmed)
             self._unconfirmed = []
 
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
@@ -198,11 +207,13 @@ class Store:
     def wait(self, position: int, timeout_s: float) -> None:
         """Wait until the log has an event after `position`, at most `timeout_s`. Call it after `confirm`."""
         block_ms = max(1, int(timeout_s * 1000))
-        self._line.finish((("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._log, f"{position}-0"),))
+        self._finish((("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._log, f"{position}-0"),))
 
     def close(self) -> None:
         """Close the connection opened here. Idempotent."""
-        self._line.close()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
     def progress(self) -> Progress:
         """Return the progress of the group."""
@@ -217,6 +228,23 @@ class Store:
     def call(self, function: str, *arguments: str | bytes | int) -> Any:
         """Call a function of groups.lua that writes, such as `group_take` or `state_put`."""
         return GROUP_LIBRARY.call(self.client, "FCALL", f"headgate_{function}", 1, self._log, self.group, *arguments)
+
+    def _finish(self, commands: Sequence[Command]) -> None:
+        """Wait until all these commands are answered. The first of them were sent, unless the connection was dropped since."""
+        try:
+            if (link := self._link) is None:
+                link = self._link = SubscriberLink(self._url, key=self._log)
+                link.connect()
+                link.settimeout(ANSWER_WITHIN_S)
+                self._unanswered = 0
+            if unsent := commands[self._unanswered :]:
+                link.send(*unsent)
+                self._unanswered += len(unsent)
+            while self._unanswered > 0:
+                self._unanswered -= len(link.read())
+        except HeadgateError:  # a late reply must not be read as the next command's
+            self.close()
+            raise
 
     def _hand_out(self, function: str, *numbers: int) -> Any:
         try:
@@ -234,53 +262,6 @@ class Store:
             task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
         clock_ms = time_or_zero(fields.get(b"clock", b""))
         return LeasedTask(task, "", deliveries, error=entry.error, leased_in=leased_in, clock_ms=clock_ms)
-
-
-class _Line:
-    """A connection for one thread's commands on a key. It returns no answers, only errors.
-
-    It is opened on demand and dropped at the first fault.
-    """
-
-    def __init__(self, url: str, key: str) -> None:
-        self._url, self._key = url, key
-        self._link: SubscriberLink | None = None
-        self._unanswered = 0
-
-    def send(self, command: Command) -> bool:
-        """Send a command if there is a connection; return whether it was sent. Call `finish` in either case."""
-        if self._link is None:
-            return False
-        try:
-            self._link.send(command)
-        except BusUnavailable:
-            self.close()
-            return False
-        self._unanswered += 1
-        return True
-
-    def finish(self, commands: Sequence[Command]) -> None:
-        """Wait until all these commands are answered. The first of them were sent, unless the connection was dropped since."""
-        try:
-            if (link := self._link) is None:
-                link = self._link = SubscriberLink(self._url, key=self._key)
-                link.connect()
-                link.settimeout(ANSWER_WITHIN_S)
-                self._unanswered = 0
-            if unsent := commands[self._unanswered :]:
-                link.send(*unsent)
-                self._unanswered += len(unsent)
-            while self._unanswered > 0:
-                self._unanswered -= len(link.read())
-        except HeadgateError:  # a late reply must not be read as the next command's
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close it. Idempotent."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
 
 
 def held(leased: LeasedTask) -> Answer:

@@ -123,8 +123,8 @@ def _await_listening(port: int, served: Served) -> None:
 
 
 def _in_order(message: str | bytes) -> bool:
-    """Return whether a message belongs to an event or an acknowledgement."""
-    return isinstance(message, bytes) or message[0] in "2356"
+    """Return whether a message belongs to an event or an acknowledgement, or is the CONNECT before them."""
+    return isinstance(message, bytes) or message[0] in "02356"
 
 
 class Guest:

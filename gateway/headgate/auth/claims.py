@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.errors import HeadgateError, InvalidRequest, Unauthorized, UnknownNamespace
+from headgate.errors import InvalidPattern, InvalidRequest, Unauthorized, UnknownNamespace
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.events.topic import USERS, check_namespace, check_pattern, user_word
 
@@ -144,6 +144,7 @@ def _grants(patterns: list[str], name: str, user: str, word: str) -> tuple[str, 
             if "{sub}" not in pattern:  # an issuer that uses `{sub}` inserts no name itself
                 check_name_in_grant(user, pattern)
             grants.append(check_pattern(pattern.replace("{sub}", word)))
-        except HeadgateError:
-            raise Unauthorized(Reason.INVALID_GRANT, claim=name) from None
+        except InvalidPattern as error:  # its reason holds no part of the token
+            detail = f"{Reason.INVALID_GRANT.meaning}: {name}, {error.parts['reason']}"
+            raise Unauthorized(Reason.INVALID_GRANT, detail, claim=name) from None
     return tuple(grants)

@@ -36,7 +36,7 @@ def read_since(text: str, now_s: float) -> int | datetime:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r}: expected {EXPECTED}") from None
+        raise click.BadParameter(f"{text!r}, expected {EXPECTED}", param_hint="WHEN") from None
 
 
 @click.command()

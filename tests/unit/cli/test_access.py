@@ -38,7 +38,7 @@ def test_a_token_says_who_may_do_what_and_for_how_long() -> None:
         (("--user", "ana"), "weak", "at least 32 bytes"),
         (("--user", "ana", "--kid", "another"), SECRET, "no key 'another'"),
         (("--user", "a\nb", "--subscribe", "{sub}"), SECRET, "none of them a control character"),
-        (("--user", "a", "--subscribe", "a..b"), SECRET, "a granted pattern is not a pattern"),
+        (("--user", "a", "--subscribe", "a..b"), SECRET, "not a pattern: subscribe, words are ASCII letters"),
     ],
 )
 def test_a_token_that_cannot_be_made_is_one_clear_line(arguments: tuple[str, ...], secret: str | None, says: str) -> None:

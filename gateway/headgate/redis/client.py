@@ -15,7 +15,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import redis
@@ -58,9 +58,8 @@ def open_client(
     address = read_url(url if isinstance(url, str) else "")
     if address.tls:
         _check_tls_files(address.options)
-    if address.kind is RedisKind.CLUSTER:
-        return ClusterClient(address, timeout_s, max_connections, newest, wait_s)
-    return open_server(address, timeout_s, max_connections, newest, wait_s)
+    open_one = partial(open_server, timeout_s=timeout_s, max_connections=max_connections, newest=newest, wait_s=wait_s)
+    return ClusterClient(address, open_one) if address.kind is RedisKind.CLUSTER else open_one(address)
 
 
 @lru_cache

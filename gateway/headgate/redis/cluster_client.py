@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import redis
@@ -21,9 +21,8 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.settings.addresses.redis_url import Node, RedisUrl
 
 from . import connections
-from .bounded import NewestReceipts
 from .cluster import Topology, key_of, shown_command, slot_of
-from .connections import Command, cluster_topology, exchange, execute, failed, open_server
+from .connections import Command, cluster_topology, exchange, execute, failed
 from .faults import FAULTS, reply_of, shown_cause, translate, unavailable
 from .pool import reset_in_child
 
@@ -39,23 +38,14 @@ class ClusterClient:
     """A client of a Cluster. Threads and greenlets may share it, like a client of one server.
 
     Args:
-        timeout_s: as `open_client`. A question about the topology takes extra time.
-        max_connections, newest, wait_s: of each node's client, as `open_client`.
+        open_node: returns a client of one node. A question about the topology takes more than its time.
 
     Attributes:
         topology: the owners of the slots.
     """
 
-    def __init__(
-        self,
-        address: RedisUrl,
-        timeout_s: float,
-        max_connections: int,
-        newest: NewestReceipts | None = None,
-        wait_s: float | None = None,
-    ) -> None:
-        self.address = address
-        self._limits = timeout_s, max_connections, newest, wait_s
+    def __init__(self, address: RedisUrl, open_node: Callable[[RedisUrl], redis.Redis]) -> None:
+        self.address, self._open_node = address, open_node
         self.topology: Topology = cluster_topology(address)
         self._nodes: dict[Node, redis.Redis] = {}
         self.reset()
@@ -161,7 +151,7 @@ class ClusterClient:
             with self._lock:
                 client = self._nodes.get(node)
                 if client is None:
-                    client = open_server(self.address.at(node), *self._limits)
+                    client = self._open_node(self.address.at(node))
                     self._nodes[node] = client
                     gone = [other for other in self._nodes if other not in (*self.topology.known(), node)]
                     # Only idle connections. A connection in use closes when its command has ended and its last reference goes.

@@ -107,12 +107,8 @@ class World:
             return [[first, last, [owner[0], owner[1]]] for first, last, owner in self.slots]
 
         patch.setattr(cluster_client, "cluster_topology", lambda address: Topology(address, ask))
-        patch.setattr(cluster_client, "open_server", lambda url, *_: self.nodes[self._node(url)])
-        self.client = ClusterClient(address, 1.0, 4)
-
-    @staticmethod
-    def _node(url: RedisUrl) -> Node:
-        return url.hosts[0]
+        self.open_node: Callable[[RedisUrl], Any] = lambda url: self.nodes[url.hosts[0]]
+        self.client = ClusterClient(address, lambda url: self.open_node(url))
 
 
 @pytest.fixture
@@ -120,17 +116,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def test_a_child_forked_while_a_thread_opens_a_node_opens_it_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_forked_while_a_thread_opens_a_node_opens_it_itself(world: World) -> None:
     """It does not wait for the lock of a thread that it does not have."""
     begun, ended = threading.Event(), threading.Event()
 
-    def open_server(url: RedisUrl, *_: object) -> ScriptedNode:
+    def open_node(url: RedisUrl) -> ScriptedNode:
         if threading.current_thread() is not threading.main_thread():
             begun.set()
             ended.wait(DEADLINE_S)
         return world.nodes[A]
 
-    monkeypatch.setattr(cluster_client, "open_server", open_server)
+    world.open_node = open_node
     thread = threading.Thread(target=call, args=(world.client, "GET", LOW))
     thread.start()
     assert begun.wait(DEADLINE_S)

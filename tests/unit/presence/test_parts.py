@@ -2,7 +2,7 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import UNSET
@@ -117,7 +117,13 @@ class Members(dict[str, Entry]):
     """This process's members of each topic, and the reports of them."""
 
     def writes(self) -> WriteBatches:
-        return WriteBatches(lambda: "p1", lambda _, user: self.get(user), lambda _: list(self))
+        return WriteBatches(lambda: "p1", lambda _: cast(OwnMembers, self))
+
+    def users(self) -> list[str]:
+        return list(self)
+
+    def entry(self, user: str) -> Entry | None:
+        return self.get(user)
 
 
 def message(write: Any) -> list[Any]:

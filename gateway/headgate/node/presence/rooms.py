@@ -19,7 +19,7 @@ from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.events.wire.frames import Frame, message_frame
 from headgate.events.wire.packets import PRESENCE, notice_packet
 from headgate.node.presence.write_batches import WriteBatches
-from headgate.redis.presence_entries import Entry, Member, Written
+from headgate.redis.presence_entries import Member, Written
 from headgate.settings.settings import Settings
 
 from .own_members import OwnMembers
@@ -129,7 +129,7 @@ class Rooms:
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
         self._unsent: dict[str, None] = {}  # topics with unsent differences or lagging pages
-        self.writes = WriteBatches(lambda: self.process, self._entry, self._users)
+        self.writes = WriteBatches(lambda: self.process, self._own)
 
     @cached_property
     def process(self) -> str:
@@ -382,13 +382,8 @@ class Rooms:
             self._unsent.pop(topic, None)
             self._closed(topic)
 
-    def _entry(self, topic: str, user: str) -> Entry | None:
-        open_room = self._open.get(topic)
-        return None if open_room is None else open_room.own.entry(user)
-
-    def _users(self, topic: str) -> list[str]:
-        open_room = self._open.get(topic)
-        return [] if open_room is None else open_room.own.users()
+    def _own(self, topic: str) -> OwnMembers:
+        return self._open[topic].own if topic in self._open else OwnMembers()
 
 
 def read_meta(meta: object, user: str, max_bytes: int) -> str | None:

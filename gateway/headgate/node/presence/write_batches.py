@@ -16,6 +16,8 @@ import msgspec
 
 from headgate.redis.presence_entries import Entry, TopicWrite, encode_entry
 
+from .own_members import OwnMembers
+
 # Most changes per write, of one topic and in total.
 MAX_CHANGES, MAX_IN_ALL = 1000, 2000
 NOTHING_BEFORE, WHOLE = 0, -1
@@ -28,14 +30,11 @@ class WriteBatches:
 
     Args:
         process: returns the id of this process.
-        entries: returns the entry of a user in a topic, or None.
-        users: returns all users of this process in a topic.
+        own: returns the members of this process in a topic.
     """
 
-    def __init__(
-        self, process: Callable[[], str], entries: Callable[[str, str], Entry | None], users: Callable[[str], Iterable[str]]
-    ) -> None:
-        self._process, self._entries, self._users = process, entries, users
+    def __init__(self, process: Callable[[], str], own: Callable[[str], OwnMembers]) -> None:
+        self._process, self._own = process, own
         self._number = 0
         self._written: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and the entries in Redis
         self._changed: dict[str, dict[str, None]] = {}
@@ -59,12 +58,13 @@ class WriteBatches:
         writes: list[TopicWrite] = []
         room = MAX_IN_ALL
         for topic in [*self._whole]:
-            users = list(self._users(topic))
+            own = self._own(topic)
+            users = own.users()
             if writes and len(users) > room:
                 return writes
             del self._whole[topic]
             self._changed.pop(topic, None)
-            puts = {user: entry for user in users if (entry := self._entries(topic, user)) is not None}
+            puts = {user: entry for user in users if (entry := own.entry(user)) is not None}
             if puts or topic in self._written:
                 room -= len(puts)
                 writes.append(self._write(topic, puts, [], whole=True))
@@ -77,7 +77,8 @@ class WriteBatches:
             if not users_changed:
                 del self._changed[topic]
             had = self._written[topic][1] if topic in self._written else {}
-            now = {user: self._entries(topic, user) for user in some}
+            own = self._own(topic)
+            now = {user: own.entry(user) for user in some}
             puts = {user: entry for user, entry in now.items() if entry is not None and had.get(user) != entry}
             takes = [user for user, entry in now.items() if entry is None and user in had]
             if puts or takes:

@@ -51,6 +51,7 @@ class SubscriberLink:
             thread.
 
     Attributes:
+        address: of the server, in a Cluster of the node.
         opened_in_s: the time that the socket took to open, which is a round trip, or more with TLS.
     """
 
@@ -63,7 +64,7 @@ class SubscriberLink:
         arrivals: Callable[[int, None], Arrivals] | None = None,
     ) -> None:
         self._url, self._connect_timeout_s, self._key = read_url(url), connect_timeout_s, key
-        self._address = str(self._url)
+        self.address = str(self._url)
         self._socket: socket.socket | None = None
         self._closed = self._is_left = self._is_reading = self._is_sending = False
         self._switch: PrimarySwitch | None = None
@@ -92,7 +93,7 @@ class SubscriberLink:
         if url.kind is RedisKind.CLUSTER:
             topology = cluster_topology(url)
             node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
-            self._address, url = shown_node(node), url.at(node)
+            self.address, url = shown_node(node), url.at(node)
         # Untyped: redis-py does not type `connect`, and `_sock` is its own.
         connection: Any = connection_pool(url, self._connect_timeout_s).make_connection()
         try:
@@ -100,7 +101,7 @@ class SubscriberLink:
             connection.ask_server()  # now, because a subscribed link cannot ask
         except FAULTS as error:
             tls = isinstance(connection, redis.SSLConnection)
-            raise translate(error, self._address, tls=tls) from shown_cause(error)
+            raise translate(error, self.address, tls=tls) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py pins this.
         self._socket, connection._sock = connection._sock, None
@@ -108,11 +109,6 @@ class SubscriberLink:
         if self._closed:
             self.close()
         self._open_socket().settimeout(None)
-
-    @property
-    def address(self) -> str:
-        """Address of the server, in a Cluster that of the node."""
-        return self._address
 
     def send(self, *commands: Command) -> None:
         """Write commands such as ("SUBSCRIBE", channel) or ("PING", token) in one piece. Their replies come from `read`.
@@ -190,7 +186,7 @@ class SubscriberLink:
             if sock is not self._socket:
                 self._free(sock)
         if not size:
-            raise self._ended("was closed") if self._socket is None else unavailable(f"{self._address} closed the connection")
+            raise self._ended("was closed") if self._socket is None else unavailable(f"{self.address} closed the connection")
         self._reader.feed(self._buffer, 0, size)
         replies: list[Any] = []
         gets = self._reader.gets
@@ -198,13 +194,13 @@ class SubscriberLink:
             while (reply := gets()) is not False:
                 replies.append(reply)
         except self._broken_reply as error:
-            broken = unavailable(f"{self._address} sent something that is not a Redis reply")
+            broken = unavailable(f"{self.address} sent something that is not a Redis reply")
             broken.add_note(CHECK_PORT)
             raise broken from error
         if not replies:
             self._unfinished_bytes += size
             if self._unfinished_bytes > MAX_REPLY_BYTES:
-                raise unavailable(f"{self._address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
+                raise unavailable(f"{self.address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
             return replies
         self._unfinished_bytes = 0
         if self._error_reply not in map(type, replies):
@@ -213,8 +209,8 @@ class SubscriberLink:
             if isinstance(reply, self._error_reply):
                 refusal = redis.ResponseError(str(reply))
                 if self._url.kind is RedisKind.CLUSTER and reply_of(refusal)[0] == "MOVED":
-                    raise unavailable(f"{self._address} does not own the slot any more", "MOVED")
-                raise translate(refusal, self._address)
+                    raise unavailable(f"{self.address} does not own the slot any more", "MOVED")
+                raise translate(refusal, self.address)
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
@@ -267,12 +263,12 @@ class SubscriberLink:
 
     def _ended(self, how: str) -> BusUnavailable:
         if self._is_left:
-            return unavailable(f"{self._address} leads to another Redis server than a moment ago")
-        return unavailable(f"the connection to {self._address} {how}")
+            return unavailable(f"{self.address} leads to another Redis server than a moment ago")
+        return unavailable(f"the connection to {self.address} {how}")
 
     def _broken(self, error: OSError) -> BusUnavailable:
         if self._socket is None:
             return self._ended("was closed")
         if isinstance(error, TimeoutError):
-            return unavailable(f"{self._address} did not answer in time")
-        return unavailable(f"the connection to {self._address} broke: {reason_of(error)}")
+            return unavailable(f"{self.address} did not answer in time")
+        return unavailable(f"the connection to {self.address} broke: {reason_of(error)}")

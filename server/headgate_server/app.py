@@ -96,7 +96,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
         add_console(app, extension, settings)
         untouched = watch(app)
         answered = {EVENTS: publishing.one, BATCH: publishing.batch}
-        for (method, path), route in routes_below(answered, extension.answers_to).items():
+        for (method, path), route in routes_below(answered, extension.answers_to, {EVENTS: publishing.begin_one}).items():
             extension.add_route(method, path, route, untouched)
     return app
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gevent
 
-from headgate.runtime.loop import WRITE
+from headgate.runtime.loop import READ, WRITE, in_hub_after
 from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import Routes
@@ -67,6 +67,8 @@ class Peer:
         self.received = b""
         self.sent_bytes = 0
         self.closed = False
+        self.first: Callable[[], bool] | None = None
+        self._is_held = self._is_ended = False
         self._sends, self._accepts = list(sends), list(accepts)
         # The server's calls on the descriptor apply to this one.
         self.sock, self._far = socket.socketpair()
@@ -155,6 +157,39 @@ class Peer:
         return size
 
     def wait(self, events: int, timeout_s: float) -> float | None:
+        waited_s = self._wait(events, timeout_s)
+        while events == READ and waited_s is not None and self.first is not None and self._ask_first():
+            while self._is_held:
+                gevent.sleep(0)
+            if self._is_ended:
+                self._is_ended = False
+                break
+            waited_s = self._wait(events, timeout_s)
+        return waited_s
+
+    def _ask_first(self) -> bool:
+        """Call `first` in the hub, as loop.Arrivals does."""
+        answers: list[bool] = []
+        in_hub_after(0, lambda: answers.append(self.first is not None and self.first()))
+        while not answers:
+            gevent.sleep(0)
+        return answers[0]
+
+    @property
+    def arrivals(self) -> Peer:
+        """What `first` holds and continues."""
+        return self
+
+    def hold(self) -> None:
+        self._is_held = True
+
+    def go_on(self) -> None:
+        self._is_held = False
+
+    def end(self) -> None:
+        self._is_held, self._is_ended = False, True
+
+    def _wait(self, events: int, timeout_s: float) -> float | None:
         gevent.sleep(0)  # a turn of the loop goes by
         script = self._accepts if events == WRITE else self._sends
         if not script or not isinstance(script[0], Pause):

@@ -10,6 +10,7 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError
 from headgate.events.event import Event
 from headgate.redis.inbox import InboxPage
+from headgate.runtime.loop import in_hub_after
 from headgate.services.publisher import NonePublished, PresencePage, PresentUser, Receipt
 
 
@@ -21,6 +22,7 @@ class RecordingGate:
     traceparents: list[str | None] = field(default_factory=list)
     error: Exception | None = None
     after: int = 0
+    begun: int = 0
     state: dict[str, Any] = field(default_factory=lambda: {"ready": True, "bus": "up"})
     unauthorized: set[str] = field(default_factory=set)
     present: list[PresentUser] = field(default_factory=list)
@@ -56,7 +58,22 @@ class RecordingGate:
                 outcomes.append(error)
         return outcomes
 
+    def publishes_at_once(self, handshake: Handshake) -> Identity | None:
+        return handshake.kept(self)
+
+    def begin_publish(
+        self,
+        events: Sequence[tuple[str, Any, str | None]],
+        namespace: str,
+        done: Callable[[Receipt | HeadgateError], object],
+        **options: Any,
+    ) -> None:
+        (outcome,) = self.publish_each(events, namespace, **options)
+        self.begun += 1
+        in_hub_after(0, lambda: done(outcome))
+
     def identify(self, handshake: Handshake) -> Identity:
+        handshake.keep(self, self.identity)
         return self.identity
 
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:

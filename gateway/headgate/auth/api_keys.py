@@ -206,6 +206,14 @@ class ApiKeys:
         handshake.keep(self, self._admin)
         return self._admin
 
+    def known(self, handshake: Handshake) -> Identity | None:
+        """Return the identity of an accepted handshake, if its key is cached, unchanged and not expired. Never waits."""
+        identity = handshake.kept()
+        stored, read_s = (None, 0.0) if identity is None else self._remembered.get(key_of(identity.user) or "", (None, 0.0))
+        if stored is None or handshake.kept(stored) is None or self._now_s() - read_s >= FRESH_S:
+            return None
+        return None if stored.expires_s is not None and stored.expires_s <= self._time_s() else identity
+
     def _of_key(self, handshake: Handshake, token: str) -> Identity:
         match = _KEY.fullmatch(token)
         # A handshake checked before still has the same token.

@@ -344,6 +344,34 @@ class Headgate:
         rest = iter(outcomes)
         return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
 
+    def publishes_at_once(self, handshake: Handshake) -> Identity | None:
+        """Return the identity of an earlier handshake if neither `identify` nor `begin_publish` would wait or refuse it."""
+        gateway = self._gateway
+        if gateway is None or gateway.publisher.checks_schemas:
+            return None
+        return gateway.access.logins.identified_at_once(handshake)
+
+    def begin_publish(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str,
+        done: Callable[[Receipt | HeadgateError], object],
+        *,
+        by: str | None = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> None:
+        """Publish one event as `publish_each`, but without a wait. `done` gets its outcome in the hub.
+
+        Call `publishes_at_once` before.
+        """
+        gateway = self.gateway
+        gateway.cluster.pauses.check(PUBLISHES, namespace)
+        (prepared,) = gateway.publisher.prepare_each(events, namespace, by=by, traceparent=traceparent, id_for_s=id_for_s)
+        if isinstance(prepared, HeadgateError):
+            raise prepared
+        gateway.requests.publish_queues[namespace].begin(prepared, done)
+
     def _find_publisher(self) -> Publisher:
         """Return the gateway's publisher, or a separate one if there is no gateway."""
         settings = self._attached()

@@ -219,12 +219,15 @@ class Arrivals:
     Costs a third of gevent's own. The watcher stays active between waits, so a wait takes no system call, and a timer is
     created again only after a change of `timeout_s`. Bytes that come between waits stop the watcher until the next wait. Close
     it before the descriptor, which resumes a waiting greenlet.
+
+    Bytes during a wait go to `first`, which is called in the hub. If it returns True, the greenlet keeps waiting. It may `hold`
+    the wait, in which no time passes and no bytes are noticed, until `go_on` or `end` is called in the hub.
     """
 
-    __slots__ = ("_greenlet", "_hub", "_is_active", "_timer", "_timer_s", "_watcher", "timeout_s")
+    __slots__ = ("_first", "_greenlet", "_hub", "_is_active", "_is_held", "_timer", "_timer_s", "_watcher", "timeout_s")
 
-    def __init__(self, descriptor: int, timeout_s: float | None) -> None:
-        self._hub = gevent.get_hub()
+    def __init__(self, descriptor: int, timeout_s: float | None, first: Callable[[], bool] | None = None) -> None:
+        self._hub, self._first, self._is_held = gevent.get_hub(), first, False
         self._watcher = self._hub.loop.io(descriptor, READ)
         self.timeout_s = timeout_s
         self._timer: Any = None
@@ -237,15 +240,11 @@ class Arrivals:
 
         Return False after `timeout_s`, or when it is closed.
         """
-        if not self._is_active:
-            self._watcher.start(self._arrived)
-            self._is_active = True
         if (timeout_s := self.timeout_s) != self._timer_s:
             self._stop_timer()
             self._timer = None if timeout_s is None else self._hub.loop.timer(timeout_s, timeout_s)
             self._timer_s = timeout_s
-        if self._timer is not None:
-            self._timer.again(self._too_late)
+        self.go_on()
         self._greenlet = gevent.getcurrent()
         try:
             return bool(self._hub.switch())
@@ -253,6 +252,25 @@ class Arrivals:
             self._greenlet = None
             if self._timer is not None:
                 self._timer.stop()
+
+    def hold(self) -> None:
+        """Suspend the current wait."""
+        self._is_held = True
+        if self._timer is not None:
+            self._timer.stop()
+
+    def go_on(self) -> None:
+        """Continue a held wait, with its whole time."""
+        self._is_held = False
+        if not self._is_active:
+            self._watcher.start(self._arrived)
+            self._is_active = True
+        if self._timer is not None:
+            self._timer.again(self._too_late)
+
+    def end(self) -> None:
+        """End the current wait, as if bytes had come. In the hub."""
+        self._greenlet.switch(True)
 
     def close(self) -> None:
         """Stop. Idempotent."""
@@ -268,10 +286,10 @@ class Arrivals:
 
     def _arrived(self) -> None:
         greenlet = self._greenlet
-        if greenlet is None:
+        if greenlet is None or self._is_held:
             self._watcher.stop()
             self._is_active = False
-        else:
+        elif self._first is None or not self._first():
             greenlet.switch(True)
 
     def _too_late(self) -> None:

@@ -484,6 +484,11 @@ class Publisher:
             outcomes.insert(index, error)
         return outcomes
 
+    @property
+    def checks_schemas(self) -> bool:
+        """Whether events are checked against schemas, for which `prepare_each` may wait."""
+        return self._schemas is not None
+
     def refuse_while_stalled(self, namespace: str) -> None:
         """Raise BusUnavailable while a call of this process with this limit probes a stalled Redis. Never waits."""
         self._writer.budget(namespace).refuse_while_stalled()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
@@ -52,7 +52,7 @@ class Channel:
 
     __slots__ = (
         *("_body_bytes", "_chunked_bytes", "_client_waits", "_is_chunked", "_limits", "_pace", "_parser", "_turn_bytes"),
-        *("_waiting", "_waits", "broken", "part", "peer", "sent_bytes"),
+        *("_waiting", "_waits", "awaits_request", "broken", "early", "part", "peer", "sent_bytes"),
     )
 
     def __init__(
@@ -66,6 +66,8 @@ class Channel:
         self._pace.waited(waited_s)
         self._turn_bytes = self._body_bytes = self._chunked_bytes = self._waits = self.sent_bytes = 0
         self.broken = self._is_chunked = self._client_waits = False
+        # Whether a wait for a request is under way, and the bytes that the hub has read during it.
+        self.awaits_request, self.early = False, cast(bytes | None, None)
 
     def begin(self, part: Part) -> None:
         """Begin another part of the exchange, with a new pace."""
@@ -77,9 +79,14 @@ class Channel:
         if self.part is Part.IDLE and self._pace is None:
             # Most clients send a request only after the last answer. No object is needed for the pace of such a wait.
             self._waits += 1
+            self.awaits_request = True
             waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
+            self.awaits_request = False
+            if self.early is not None:
+                data, self.early = self.early, None
+                return data
         try:
-            data: bytes = self.peer.recv(size)
+            data = self.peer.recv(size)
         except BlockingIOError:
             self._pace = self._pace or self.part.pace(self._limits)
             self._pace.waited(self._pace.left_s if waited_s is None else waited_s)

@@ -2,7 +2,7 @@
 
 It waits for the first request in the loop, without a greenlet. A route that never waits (http_routes.NeverWaits), such as the
 one for WebSockets, answers it there. A greenlet (`serve`) answers any other request, by a route (http_routes.py) or by the
-application (http_wsgi.py).
+application (http_wsgi.py). While it waits for the next request, the loop may answer some (http_routes.BeginsInHub).
 
 `take_socket` gives the socket to a WebSocket (detach.py). If several processes share the port and a request names the session
 of another process, the connection goes there with the bytes read so far.
@@ -27,7 +27,7 @@ from .http_answers import Answer, http_error, last_answer, too_large
 from .http_channel import LINGER_S, READ_BYTES, BadBody, Channel, wsgi_input
 from .http_limits import Part
 from .http_parser import BadRequest, ParserState, Request, RequestParser
-from .http_routes import NeverWaits, RoutedRequest, route_for
+from .http_routes import BeginsInHub, NeverWaits, RoutedRequest, route_for
 from .http_wsgi import WsgiExchange
 from .peer_socket import ClientSocket, PeerSocket, set_options
 
@@ -52,8 +52,8 @@ class HttpConnection:
     """
 
     __slots__ = (
-        *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_routed", "_server", "_timer"),
-        *("_watcher", "fileno", "is_reserved", "is_taken", "waits_since_s"),
+        *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_rest", "_routed", "_server"),
+        *("_timer", "_watcher", "fileno", "is_reserved", "is_taken", "waits_since_s"),
     )
 
     def __init__(
@@ -68,6 +68,8 @@ class HttpConnection:
         self._pending: Request | BadRequest | None = None
         self._asked: tuple[Answer | None] | None = None
         self._routed: RoutedRequest | None = None
+        # The rest of an answer that the hub could not write at once, and whether the connection ends after it.
+        self._rest: tuple[bytes, bool] | None = None
         self._watcher: Watcher | None = None
         self._timer: Watcher | None = None
         self.waits_since_s = 0.0
@@ -122,6 +124,50 @@ class HttpConnection:
         if not self.is_taken:
             spawn(self.serve)
 
+    def _begin_in_hub(self) -> bool:
+        """Begin to answer a request like the last one, while `serve` waits for it; return False to leave it to `serve`."""
+        server, channel, routed, arrivals = self._server, self._channel, self._routed, self._peer.arrivals
+        if channel is None or routed is None or arrivals is None or not channel.awaits_request:
+            return False
+        if self.is_reserved or not isinstance(routed.route, BeginsInHub):
+            return False
+        try:
+            data = self._peer.recv(READ_BYTES)
+        except OSError:
+            return False  # `serve` gets the same error
+        body = self._parser.repeated(data)
+        answer: Answer | bool = False
+        if body is not None:
+            server.connections.work(self)  # so that a newer connection does not end it
+            answer = server.admission.refusal(self, routed.environ) or routed.route.begin(routed, body, self._answered)
+        if answer is False:
+            channel.early = data
+            return False
+        server.on_request()
+        server.answering += 1
+        arrivals.hold()
+        if isinstance(answer, Answer):
+            self._answered(answer)
+        return True
+
+    def _answered(self, answer: Answer) -> None:
+        """Write the answer of a request that began in the hub. In the hub."""
+        server, channel, routed, arrivals = self._server, self._channel, self._routed, self._peer.arrivals
+        server.answering -= 1
+        if channel is None or routed is None or arrivals is None:
+            return  # the greenlet was killed
+        ends = answer.closes or _ends_after(server, routed.head)
+        data, sent = answer.to_bytes(time.time(), close=ends), 0
+        with suppress(OSError):  # `serve` gets the same error
+            sent = self._peer.send(data)
+        channel.sent_bytes += sent
+        if ends or sent < len(data):
+            self._rest, channel.early = (data[sent:], ends), b""
+            arrivals.end()
+        else:
+            server.admission.between_requests(self)
+            arrivals.go_on()
+
     def _stop_watcher(self) -> None:
         if self._watcher is not None and self._timer is not None:
             self._watcher.close()
@@ -136,6 +182,7 @@ class HttpConnection:
         server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
         channel = self._channel = Channel(peer, self._parser, limits, lambda: server.connections.wait(self), waited_s)
+        peer.first = self._begin_in_hub
         try:
             with suppress(OSError):
                 set_options(peer.sock, limits.send_buffer_bytes)
@@ -148,7 +195,7 @@ class HttpConnection:
                 peer.stop()
                 unwatch(peer.fileno(), LINGER_S)
         finally:
-            self._channel = self._pending = self._routed = None
+            self._channel = self._pending = self._routed = peer.first = None
             self.close()
 
     def close(self) -> None:
@@ -194,6 +241,11 @@ class HttpConnection:
             if channel.part is Part.HEADERS and self._parser.held:
                 self.write(_LATE.to_bytes(time.time()))
             raise
+        if request is None and self._rest is not None:
+            (rest, ends), self._rest = self._rest, None
+            channel.begin(Part.ANSWER)
+            channel.send(rest)
+            return not ends and self._ends_request(channel)
         if isinstance(request, BadRequest):
             HTTP_ENDED.labels("bad request").inc()
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
@@ -212,6 +264,10 @@ class HttpConnection:
                 return False
         finally:
             self._server.answering -= 1
+        return self._ends_request(channel)
+
+    def _ends_request(self, channel: Channel) -> bool:
+        """Go on to the next request."""
         if self._parser.state is ParserState.WHOLE:
             self._parser.next_request()
         channel.begin(Part.IDLE)

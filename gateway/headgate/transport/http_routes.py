@@ -57,6 +57,22 @@ class NeverWaits:
         return self.route(request)
 
 
+@dataclass(frozen=True, slots=True)
+class BeginsInHub:
+    """A route that can begin, in the hub, to answer a request with the same head as an earlier one and with this body.
+
+    `begin` returns the answer, or True if `done` will get it in the hub, or False, without an effect, to leave the request to
+    `route`. It never switches greenlets and raises nothing.
+    """
+
+    route: Route
+    begin: Callable[[RoutedRequest, bytes, Callable[[Answer], object]], Answer | bool]
+
+    def __call__(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request. May switch greenlets."""
+        return self.route(request)
+
+
 def route_for(routes: Routes, request: Request) -> Route | None:
     """Return the route of a request, if any."""
     if request.is_chunked or request.expects_continue or request.protocol != "HTTP/1.1":

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """See the module. All methods except `ready` may switch greenlets, `identify` only if its authenticator does."""
+    """See the module. All methods except `ready`, `publishes_at_once` and `begin_publish` may switch greenlets, `identify` only
+    if its authenticator does.
+    """
 
     def publish(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
@@ -36,6 +38,17 @@ class Gate(Protocol):
         traceparent: str | None = None,
         id_for_s: int | None = None,
     ) -> Sequence[Receipt | HeadgateError]: ...
+    def publishes_at_once(self, handshake: Handshake) -> Identity | None: ...
+    def begin_publish(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str,
+        done: Callable[[Receipt | HeadgateError], object],
+        *,
+        by: str | None = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> None: ...
     def identify(self, handshake: Handshake) -> Identity: ...
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None: ...
     def events(

@@ -1,7 +1,7 @@
 """Answers requests to publish with the same bytes through Flask and below WSGI.
 
-In: functions that answer requests (v1/publishing.py). Out: routes for `transport/http_routes.py`, and a function for a Flask
-view. Flask handles requests without a token, and those to a foreign host name.
+In: functions that answer requests, or begin to in the hub (v1/publishing.py). Out: routes for `transport/http_routes.py`, and a
+function for a Flask view. Flask handles requests without a token, and those to a foreign host name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.events.traceparent import read_traceparent
 from headgate.runtime.spans import current_traceparent
 from headgate.transport.http_answers import Answer
-from headgate.transport.http_routes import Route, RoutedRequest
+from headgate.transport.http_routes import BeginsInHub, Route, RoutedRequest
 from headgate_server.api.security_headers import security_headers
 
 from .error_pages import log_failure
@@ -41,6 +41,9 @@ class PublishRequest(msgspec.Struct):
 
 
 Publish: TypeAlias = Callable[[PublishRequest], Answer]
+# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the end, which gets a
+# function that returns the answer or raises. Returns False, without an effect, if it might wait. Raises as `Publish`.
+Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[Callable[[], Answer]], object]], bool]
 
 
 def posted(publish: Publish) -> Callable[[], Answer]:
@@ -49,13 +52,14 @@ def posted(publish: Publish) -> Callable[[], Answer]:
 
 
 def routes_below(
-    answered: Mapping[str, Publish], answers_to: Callable[[Mapping[str, Any]], bool]
+    answered: Mapping[str, Publish], answers_to: Callable[[Mapping[str, Any]], bool], begun: Mapping[str, Begin]
 ) -> Mapping[tuple[str, str], Route]:
     """Return the routes for requests below WSGI.
 
     Args:
         answered: the function that answers a POST, by path.
         answers_to: whether a host name is ours.
+        begun: the function that begins to answer one in the hub, by path.
     """
 
     def route(publish: Publish) -> Route:
@@ -75,7 +79,25 @@ def routes_below(
 
         return answer
 
-    return {("POST", path): route(publish) for path, publish in answered.items()}
+    routes = {("POST", path): route(publish) for path, publish in answered.items()}
+    return routes | {("POST", path): BeginsInHub(routes["POST", path], partial(_begin, begin)) for path, begin in begun.items()}
+
+
+def _begin(begin: Begin, request: RoutedRequest, body: bytes, done: Callable[[Answer], object]) -> Answer | bool:
+    """Begin to answer a request, as `BeginsInHub` wants it."""
+    environ = request.environ
+
+    def answered(answer: Callable[[], Answer]) -> None:
+        try:
+            shown = _secured(answer(), environ)
+        except Exception as error:  # noqa: BLE001 - told
+            shown = _failure(error, environ)
+        done(shown)
+
+    try:
+        return begin(environ, request.known, body, answered)
+    except Exception as error:  # noqa: BLE001 - told
+        return _failure(error, environ)
 
 
 def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
@@ -116,6 +138,6 @@ def _body_below(routed: RoutedRequest, limit_bytes: int) -> bytes:
     return routed.body()
 
 
-def traceparent_of(asked: PublishRequest) -> str | None:
+def traceparent_of(environ: Mapping[str, Any]) -> str | None:
     """Return the trace in a request's header; None if a span is current, or for a malformed header."""
-    return None if current_traceparent() else read_traceparent(asked.environ["HTTP_TRACEPARENT"], "http")
+    return None if current_traceparent() else read_traceparent(environ["HTTP_TRACEPARENT"], "http")

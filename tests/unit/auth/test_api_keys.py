@@ -198,15 +198,17 @@ def test_a_revoked_key_is_refused_within_two_seconds() -> None:
     store = Store(key)
     keys = store.api_keys()
     handshake = shown(key.text)
-    assert keys.identify(handshake) is not None
+    assert keys.known(handshake) is None
+    assert keys.identify(handshake) is keys.known(handshake) is not None
     assert refusal(keys, unknown.text)
     del store.keys[key.stored.id]
     store.keys[unknown.stored.id] = unknown.stored
     store.now_s += 0.9
-    assert keys.identify(handshake) is not None
+    assert keys.identify(handshake) is keys.known(handshake) is not None
     assert refusal(keys, unknown.text)
     assert store.asked == 2
     store.now_s += 0.1
+    assert keys.known(handshake) is None
     with pytest.raises(Unauthorized):
         keys.identify(handshake)
     assert keys.identify(shown(unknown.text)) is not None
@@ -244,6 +246,8 @@ def test_a_key_that_changed_in_redis_is_read_anew() -> None:
     keys.identify(handshake)
     store.keys[key.stored.id] = msgspec.structs.replace(key.stored, scopes=("trace",))
     store.now_s += 1
+    keys.identify(shown(key.text))
+    assert keys.known(handshake) is None
     identity = keys.identify(handshake)
     assert identity is not None
     assert identity.scopes == ("trace",)

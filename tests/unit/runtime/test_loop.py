@@ -202,6 +202,41 @@ def test_bytes_are_waited_for_again_and_again() -> None:
         ours.close()
 
 
+def test_bytes_that_the_hub_takes_wake_nobody_and_a_held_wait_has_no_end() -> None:
+    """Until the hub leaves the wait, which then has its whole time again, or ends it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    taken: list[bytes] = []
+
+    def take() -> bool:
+        taken.append(ours.recv(1))
+        if taken[-1] != b"!":
+            arrivals.hold()
+        return taken[-1] != b"!"
+
+    arrivals, waited = Arrivals(ours.fileno(), 0.02, take), list[bool]()
+    waiting = spawn(lambda: waited.append(arrivals.wait()))
+    try:
+        theirs.sendall(b"ab!")
+        for expected in ([b"a"], [b"a", b"b"]):
+            sleep(0.06)
+            assert (taken, waited) == (expected, [])
+            in_hub_after(0, arrivals.go_on)
+        waiting.join(30)
+        assert (taken, waited) == ([b"a", b"b", b"!"], [True])
+        theirs.sendall(b"c")
+        waiting = spawn(lambda: waited.append(arrivals.wait()))
+        sleep(0.06)
+        in_hub_after(0, arrivals.end)
+        waiting.join(30)
+        assert waited == [True, True]
+        assert not arrivals.wait()
+    finally:
+        arrivals.close()
+        ours.close()
+        theirs.close()
+
+
 @pytest.fixture
 def caller() -> Iterator[tuple[socket.socket, list[bytes]]]:
     """A socket to write to, and the bytes that the loop has read at its other end."""

@@ -7,13 +7,15 @@ from typing import Any
 
 import gevent
 import gevent.socket
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from headgate.runtime.loop import in_hub_after
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import Route, RoutedRequest
+from headgate.transport.http_routes import BeginsInHub, Route, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from tests.support.http_peer import FOREVER, Pause, Peer, Reset, serve_on
 from tests.support.session_clock import turn
@@ -50,6 +52,12 @@ class Application:
         body = self._body(request.head.path, request.body)
         return Answer("200 OK", [("Content-Length", str(len(body)))], body)
 
+    def begin(self, request: RoutedRequest, body: bytes, done: Callable[[Answer], object]) -> Answer | bool:
+        answer = self.route(msgspec.structs.replace(request, body=lambda: body))
+        if answer is not None:
+            in_hub_after(0, lambda: done(answer))
+        return answer is not None
+
     def _body(self, path: str, read: Callable[[], bytes]) -> bytes:
         self.paths.append(path)
         try:
@@ -68,6 +76,8 @@ class Exchange:
         self.routes: dict[tuple[str, str], Route] = {}
         if served == "left to the application":
             self.routes = dict.fromkeys(ROUTED, lambda request: None)
+        elif "hub" in served:
+            self.routes = dict.fromkeys(ROUTED, BeginsInHub(self.application.route, self.application.begin))
         elif "route" in served:
             self.routes = dict.fromkeys(ROUTED, self.application.route)
 
@@ -79,7 +89,7 @@ class Exchange:
         return peer
 
 
-@pytest.fixture(params=["application", "left to the application", "route", "shared port", "route on a shared port"])
+@pytest.fixture(params=["application", "left to the application", "route", "hub", "shared port", "route on a shared port"])
 def exchange(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> Iterator[Exchange]:
     """Exchanges that print and log nothing, whatever the peer does: through WSGI and below, on an own port and a shared one."""
     with capture_logs() as logs:
@@ -307,6 +317,15 @@ class TestDeadlines:
 
         assert peer.received.count(b"x") == 50_000
         assert peer.now_s > 1000 + 10 * LIMITS.write_deadline_s
+
+    def test_answers_that_are_read_in_parts_are_all_read(self, exchange: Exchange) -> None:
+        """In order, also those that the hub could not write at once, and the last one ends the connection."""
+        request = ECHO + b"Content-Length: 3\r\n\r\n"
+        steps: list[int | Pause] = [60, 1, Pause(1), 1000, 1000, 5, 5, Pause(1), Pause(1)]
+        peer = exchange.with_(*(request + body for body in (b"one", b"two", b"six", b"ten")), accepts=steps)
+
+        assert [body for *_, body in peer.answers] == [b"one", b"two", b"six", b"ten"]
+        assert exchange.application.paths == ["/echo"] * 4
 
     def test_bytes_that_came_while_the_process_stood_still_are_read_first(self, exchange: Exchange) -> None:
         """A deadline within the stall is no fault of the peer, as the loop serves timers before sockets."""

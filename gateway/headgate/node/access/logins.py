@@ -279,6 +279,19 @@ class Logins:
             raise Unauthorized(Reason.EXPIRED)
         return self.regrants.apply(identity)
 
+    def identified_at_once(self, handshake: Handshake) -> Identity | None:
+        """Return the identity of an accepted handshake, or None if `identify` (`again`) might wait, or would refuse it."""
+        keys = None if self._tokens is None or self.is_application else self._tokens.keys
+        try:
+            if keys is not None and handshake.kept(keys) is not None:
+                return self.identified(handshake, again=True)
+            of_key = None if self._api_keys is None else self._api_keys.known(handshake)
+            if of_key is not None:
+                self._check_revoked(of_key)
+        except HeadgateError:
+            return None
+        return of_key
+
     def _proven_identity(self, handshake: Handshake, tokens: Tokens | None, user: str | None) -> Identity:
         """Return the authenticator's answer. For a repeated token this is the first answer."""
         if tokens is None or (token := handshake.token) is None:

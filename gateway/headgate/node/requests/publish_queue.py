@@ -1,8 +1,8 @@
 """Publishes for many callers at once. Their events of one moment go to Redis in one round trip.
 
-In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, all events since its last call; to each
-caller a receipt or an error for each of its events. Events gather during a round trip for the next one, so no caller waits for
-a timer, and round trips grow with the load.
+In: prepared events, from greenlets that wait for their outcome, and from callbacks of the loop. Out: to the publisher, all
+events since its last call; to each caller a receipt or an error for each of its events. Events gather during a round trip for
+the next one, so no caller waits for a timer, and round trips grow with the load.
 
 Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event succeeds or fails alone. 3. The queue
 is bounded, in events and bytes. Beyond that a caller is refused. 4. When Redis does not answer, the callers queued after that
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
-from headgate.runtime.loop import Idle, spawn
+from headgate.runtime.loop import DeferredWrites, Idle, spawn
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
 # One round trip is five full calls of Redis (`services/log_writer.py`). Packing it and reading its replies takes 1.4 ms.
@@ -34,15 +34,16 @@ log = structlog.get_logger("headgate.publish_queue")
 
 
 class _Batch:
-    """The events of one round trip, and the greenlets that wait for it."""
+    """The events of one round trip, the greenlets that wait for it, and the callbacks for single events by their place."""
 
-    __slots__ = ("_waiting", "events", "outcomes", "size_bytes")
+    __slots__ = ("_waiting", "callbacks", "events", "outcomes", "size_bytes")
 
     def __init__(self) -> None:
         self.events: list[Prepared] = []
         self.size_bytes = 0
         self.outcomes: Sequence[Outcome] | None = None
         self._waiting: list[Idle] = []
+        self.callbacks: list[tuple[int, Callable[[Outcome], object]]] = []
 
     def take(self, events: Sequence[Prepared], first: int) -> int:
         """Take events from `first` on while there is room, at least one; return how many."""
@@ -86,6 +87,14 @@ class _Batch:
         for rest in waiting:
             rest.wake()
 
+    def call_back(self) -> None:
+        assert self.outcomes is not None
+        for place, done in self.callbacks:
+            try:
+                done(self.outcomes[place])
+            except Exception:
+                log.exception("answering failed")
+
 
 class PublishQueue:
     """See the module. One per namespace."""
@@ -104,6 +113,7 @@ class PublishQueue:
         self._batches: deque[_Batch] = deque()
         self._sending = False
         self._waiting_events = self._waiting_bytes = 0
+        self._answers = DeferredWrites(lambda: None)
 
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
         """Publish events, in order; return a receipt or an error for each. Switches greenlets.
@@ -111,6 +121,18 @@ class PublishQueue:
         With the error BusUnavailable the event may or may not have been published. Raises LimitReached if the queue is full, and
         BusUnavailable while Redis is stalled, and then publishes nothing.
         """
+        outcomes: list[Outcome] = []
+        for batch, first, end in self._queued(events):
+            outcomes += batch.wait()[first:end]
+        return outcomes
+
+    def begin(self, event: Prepared, done: Callable[[Outcome], object]) -> None:
+        """Publish an event as `publish`, but without a wait. `done` gets its outcome, in the hub."""
+        ((batch, place, _),) = self._queued((event,))
+        batch.callbacks.append((place, done))
+
+    def _queued(self, events: Sequence[Prepared]) -> list[tuple[_Batch, int, int]]:
+        """Queue events; return their places as (round, first, end). Raises as `publish`."""
         if self._sending and events:
             self._publisher.refuse_while_stalled(events[0].namespace)
         size_bytes = 0
@@ -126,10 +148,7 @@ class PublishQueue:
         if events and not self._sending:
             self._sending = True
             self._start(self._send)
-        outcomes: list[Outcome] = []
-        for batch, first, end in places:
-            outcomes += batch.wait()[first:end]
-        return outcomes
+        return places
 
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Batch, int, int]]:
         """Give events their places in rounds; return these as (round, first, end)."""
@@ -174,3 +193,5 @@ class PublishQueue:
         self._waiting_events -= len(sent.events)
         self._waiting_bytes -= sent.size_bytes
         sent.end(outcomes)
+        if sent.callbacks:
+            self._answers.add(sent.call_back)  # later, so that the next round trip begins before

@@ -10,7 +10,7 @@ Its only I/O is through the gate, and it answers requests below WSGI and in Flas
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -141,8 +141,36 @@ class Publishing:
         """Publish one event. Switches greenlets."""
         known, body = self._read(asked, self._max_one_bytes)
         event = decode(body, _decode_one)
-        key = _idempotency_key(asked.environ, MAX_ID_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in asked.environ else None
         namespace, identity = self._caller(asked, known, event.namespace)
+        events, options = self._checked(event, namespace, identity, asked.environ)
+        (outcome,) = self._gate.publish_each(events, namespace, **options)
+        return _one_answer(outcome)
+
+    def begin_one(
+        self,
+        environ: Mapping[str, Any],
+        known: object,
+        body: bytes,
+        done: Callable[[Callable[[], Answer]], object],
+    ) -> bool:
+        """Begin to publish one event, as `publish_requests.Begin`. Never waits; raises as `one`."""
+        if not isinstance(known, Handshake) or len(body) > self._max_one_bytes:
+            return False
+        identity = self._gate.publishes_at_once(known)
+        if identity is None or not identity.publish:
+            return False
+        event = decode(body, _decode_one)
+        if event.namespace is not None and event.namespace.removeprefix("/") != known.namespace:
+            return False
+        events, options = self._checked(event, known.namespace, identity, environ)
+        self._gate.begin_publish(events, known.namespace, lambda outcome: done(partial(_one_answer, outcome)), **options)
+        return True
+
+    def _checked(
+        self, event: NewEvent, namespace: str, identity: Identity, environ: Mapping[str, Any]
+    ) -> tuple[_Events, dict[str, Any]]:
+        """Check one event and count it; return the arguments of `Gate.publish_each`."""
+        key = _idempotency_key(environ, MAX_ID_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in environ else None
         field = "/data"
         try:
             data = self._encoded(event)
@@ -154,16 +182,12 @@ class Publishing:
                 check_event_id(event_id)
         except HeadgateError as error:
             raise BodyFault([(field, error)]) from error
-        self._check_grant(asked, namespace, identity, event.topic)
+        self._check_grant(environ, namespace, identity, event.topic)
         if event.id_for_s is not None:
             _check_id_for(identity, has_ids=event_id is not None)
         self._count(identity, 1)
-        events: _Events = [(event.topic, data, event_id)]
-        trace = traceparent_of(asked) if "HTTP_TRACEPARENT" in asked.environ else None
-        (outcome,) = self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace, id_for_s=event.id_for_s)
-        if isinstance(outcome, HeadgateError):
-            raise outcome
-        return encoded_answer(201, _receipt(outcome) + b"\n")
+        trace = traceparent_of(environ) if "HTTP_TRACEPARENT" in environ else None
+        return [(event.topic, data, event_id)], {"by": identity.user, "traceparent": trace, "id_for_s": event.id_for_s}
 
     def batch(self, asked: PublishRequest) -> Answer:
         """Publish a batch. Switches greenlets."""
@@ -186,7 +210,7 @@ class Publishing:
                 field = "/topic"
                 if topic not in granted:
                     check_topic(topic)
-                    self._check_grant(asked, namespace, identity, topic)
+                    self._check_grant(asked.environ, namespace, identity, topic)
                     granted.add(topic)
                 field = "/id"
                 event_id = f"{key}.{index}" if event.id is None and key is not None else event.id
@@ -199,7 +223,7 @@ class Publishing:
         if errors and batch.atomic:
             raise BodyFault([(f"/events/{index}{field}", error) for index, (field, error) in errors.items()])
         self._count(identity, len(events))
-        trace = traceparent_of(asked) if "HTTP_TRACEPARENT" in asked.environ else None
+        trace = traceparent_of(asked.environ) if "HTTP_TRACEPARENT" in asked.environ else None
         try:
             published = self._gate.publish_each(
                 events, namespace, by=identity.user, all_or_none=batch.atomic, traceparent=trace, id_for_s=batch.id_for_s
@@ -256,9 +280,9 @@ class Publishing:
             raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
         return compact_json(event.data)
 
-    def _check_grant(self, asked: PublishRequest, namespace: str, identity: Identity, topic: str) -> None:
+    def _check_grant(self, environ: Mapping[str, Any], namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):
-            refuse(identity, scope_missing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
+            refuse(identity, scope_missing(f"publish:{topic}"), namespace, environ, self._settings.proxies)
 
     def _count(self, identity: Identity, events: int) -> None:
         """Count events against the rate of their user. Raises RateReached if there are too many now."""
@@ -284,6 +308,13 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str:
     except HeadgateError:
         pass
     raise InvalidRequest(f"Idempotency-Key: expected 1 to {at_most} characters of A-Z a-z 0-9 _ . : ~ -")
+
+
+def _one_answer(outcome: Receipt | HeadgateError) -> Answer:
+    """Return the answer to one event. Raises its error."""
+    if isinstance(outcome, HeadgateError):
+        raise outcome
+    return encoded_answer(201, _receipt(outcome) + b"\n")
 
 
 def _receipt(receipt: Receipt) -> bytes:

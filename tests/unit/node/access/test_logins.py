@@ -466,9 +466,12 @@ def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: p
     handshake = shown(signed())
 
     def refusal(again: Handshake | None = None) -> str | None:
+        tried = again or (handshake if is_kept else shown(signed()))
+        at_once = of_tokens.identified_at_once(tried)
         try:
-            of_tokens.identify(again or (handshake if is_kept else shown(signed())), again=True)
+            assert of_tokens.identify(tried, again=True) == (at_once or of_tokens.identified_at_once(tried))
         except Unauthorized as error:
+            assert at_once is None
             return error.reason.value
         return None
 
@@ -586,6 +589,10 @@ def test_an_api_key_counts_over_http_and_on_no_connection() -> None:
     assert tried.identify(shown(key.text), again=True).scopes == ("clients",)
     assert tried.identify(shown("some-token"), again=True).user == "ana"
     assert tried.identify(shown(key.text)).scopes is None
+    of_user, of_key = shown("some-token"), shown(key.text)
+    assert [tried.identified_at_once(each) for each in (of_user, of_key)] == [None, None]
+    assert tried.identify(of_user, again=True) != tried.identify(of_key, again=True) == tried.identified_at_once(of_key)
+    assert tried.identified_at_once(of_user) is None  # the application is asked each time, and may wait
 
 
 def test_a_key_counts_only_while_it_is_known_what_is_revoked_and_the_admin_key_needs_no_redis() -> None:
@@ -596,9 +603,11 @@ def test_a_key_counts_only_while_it_is_known_what_is_revoked_and_the_admin_key_n
         raise BusUnavailable("the gateway has not read the revocations yet")
 
     keys = ApiKeys({key.stored.id: key.stored}.get, admin_key, lambda: 0.0, lambda: NOW_S)
-    tried = Logins(SETTINGS, lambda _: None, check, lambda: 0.0, lambda: NOW_S, keys)
+    tried, handshake = Logins(SETTINGS, lambda _: None, check, lambda: 0.0, lambda: NOW_S, keys), shown(key.text)
     with pytest.raises(BusUnavailable):
-        tried.identify(shown(key.text), again=True)
+        tried.identify(handshake, again=True)
+    assert keys.known(handshake) is not None
+    assert tried.identified_at_once(handshake) is None
     assert tried.identify(shown(admin_key), again=True).scopes == ("admin",)
 
 

@@ -70,6 +70,16 @@ class Room:
 
         self.greenlets.append(gevent.spawn(call))
 
+    def begin(self, name: str) -> None:
+        """Publish an event of this name without a wait, and fail as its caller for the name `f`."""
+
+        def done(outcome: Outcome) -> None:
+            self.outcomes[name] = [outcome]
+            if name == "f":
+                raise RuntimeError("a caller failed")
+
+        self.queue.begin(event(name), done)
+
     def ids(self, name: str) -> list[str]:
         """Return the ids of the receipts that a caller got."""
         outcomes = self.outcomes[name]
@@ -85,21 +95,25 @@ def room() -> Iterator[Room]:
 
 
 def test_callers_of_one_moment_share_a_round_trip(room: Room) -> None:
-    """Later ones share the next one; all in the order of their arrival."""
+    """Later ones share the next one; all in the order of their arrival. So do those that do not wait."""
     for name in "abc":
         room.publish(name)
     turn()
     assert room.redis.rounds == [["a", "b", "c"]]
+    room.begin("f")
     for name in "de":
         room.publish(name)
     turn()
+    room.begin("g")
     assert (room.redis.rounds, room.outcomes) == ([["a", "b", "c"]], {})
     room.redis.answer()
-    assert room.redis.rounds == [["a", "b", "c"], ["d", "e"]]
+    assert room.redis.rounds == [["a", "b", "c"], ["f", "d", "e", "g"]]
     assert {name: room.ids(name) for name in "abc"} == {"a": ["a"], "b": ["b"], "c": ["c"]}
     assert room.published == [[Receipt("e", number, False, name) for number, name in enumerate("abc", 1)]]
-    room.redis.answer()
-    assert (room.ids("d"), room.ids("e")) == (["d"], ["e"])
+    with capture_logs() as logs:
+        room.redis.answer()
+    assert [room.ids(name) for name in "fdeg"] == [["f"], ["d"], ["e"], ["g"]]
+    assert [line["event"] for line in logs] == ["answering failed"]
 
 
 def test_an_idle_queue_starts_again(room: Room) -> None:

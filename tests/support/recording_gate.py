@@ -63,12 +63,12 @@ class RecordingGate:
 
     def begin_publish(
         self,
-        events: Sequence[tuple[str, Any, str | None]],
+        event: tuple[str, Any, str | None],
         namespace: str,
         done: Callable[[Receipt | HeadgateError], object],
         **options: Any,
     ) -> None:
-        (outcome,) = self.publish_each(events, namespace, **options)
+        (outcome,) = self.publish_each([event], namespace, **options)
         self.begun += 1
         in_hub_after(0, lambda: done(outcome))
 

@@ -29,7 +29,7 @@ from werkzeug.routing import RequestRedirect
 
 from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity
 from headgate.errors import HeadgateError, SettingsError, leaving, stays_in_its_process
-from headgate.events.event import Event
+from headgate.events.event import Event, JsonText
 from headgate.events.numbers import check_flag
 from headgate.events.topic import check_pattern, check_topic
 from headgate.events.wire.requests import MAX_OFFSET, Replay
@@ -353,23 +353,21 @@ class Headgate:
 
     def begin_publish(
         self,
-        events: Sequence[tuple[str, object, str | None]],
+        event: tuple[str, JsonText, str | None],
         namespace: str,
         done: Callable[[Receipt | HeadgateError], object],
         *,
-        by: str | None = None,
+        by: str,
         traceparent: str | None = None,
         id_for_s: int | None = None,
     ) -> None:
-        """Publish one event as `publish_each`, but without a wait. `done` gets its outcome in the hub.
+        """Publish an event of checked parts as `publish_each`, but without a wait. `done` gets its outcome in the hub.
 
-        Call `publishes_at_once` before.
+        Call `publishes_at_once` before. Raises LimitReached, Paused, PayloadTooLarge.
         """
-        gateway = self.gateway
+        gateway = self._gateway or self.gateway
         gateway.cluster.pauses.check(PUBLISHES, namespace)
-        (prepared,) = gateway.publisher.prepare_each(events, namespace, by=by, traceparent=traceparent, id_for_s=id_for_s)
-        if isinstance(prepared, HeadgateError):
-            raise prepared
+        prepared = gateway.publisher.prepare_checked(*event, namespace, by, traceparent, id_for_s)
         gateway.requests.publish_queues[namespace].begin(prepared, done)
 
     def _find_publisher(self) -> Publisher:

@@ -166,21 +166,10 @@ class Budget:
             with _lock:
                 is_admitted = self._breaker.admit(self, now_s)
             if not is_admitted:
-                self.refuse_while_stalled()
+                refuse_while_stalled(self.address, self.limit_s)
         self._began_s = now_s
         self.end_s = now_s + self.limit_s * _SHARE
         self._token = _current.set(ref(self))
-
-    def refuse_while_stalled(self) -> None:
-        """Raise BusUnavailable if Redis is stalled, for a call that would wait for the end of another one. Never waits."""
-        if self._breaker.is_open:
-            with _lock:
-                _count("refused")
-            raise BusUnavailable(
-                f"{self.address} did not answer in time a moment ago, so nothing was sent; "
-                f"the next call after {OPEN_S:g} s tries again",
-                shown="it does not answer",
-            )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """End. Raises BusRefused in place of an error of code that reads a reply, as `faults.reading` does."""
@@ -214,6 +203,18 @@ class Budget:
             log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self.address, took_s)
         elif closed:
             log.warning("%s answers again", self.address)
+
+
+def refuse_while_stalled(address: str, limit_s: float) -> None:
+    """Raise BusUnavailable if Redis is stalled, for a call that would wait for the end of another one. Never waits."""
+    breaker = _breakers.get((address, limit_s))
+    if breaker is not None and breaker.is_open:
+        with _lock:
+            _count("refused")
+        raise BusUnavailable(
+            f"{address} did not answer in time a moment ago, so nothing was sent; the next call after {OPEN_S:g} s tries again",
+            shown="it does not answer",
+        )
 
 
 def _active() -> Budget | None:

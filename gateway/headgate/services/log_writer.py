@@ -17,7 +17,7 @@ from weakref import WeakSet
 from headgate.auth.revocation import revoke
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest, NamespaceNotServed
 from headgate.redis.bounded import NewestReceipts
-from headgate.redis.budget import Budget, left_s
+from headgate.redis.budget import Budget, left_s, refuse_while_stalled
 from headgate.redis.client import at, call, call_at, call_many, database_number, drop_idle, is_forbidden, open_client, place_of
 from headgate.redis.cluster import shown_command
 from headgate.redis.connections import Command
@@ -89,13 +89,18 @@ class LogWriter:
 
     def budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
         """Return the total time budget of a call to a namespace's Redis."""
-        place = self._places.get(namespace)
-        if place is None:
-            if len(self._places) >= MAX_PLACES:
-                self._places.clear()
-                self._declared.clear()
-            place = self._places[namespace] = place_of(self._client, log_key(namespace))
-        return Budget(place, self._timeout_s, is_patient=is_patient)
+        return Budget(self._places.get(namespace) or self._place(namespace), self._timeout_s, is_patient=is_patient)
+
+    def refuse_while_stalled(self, namespace: str) -> None:
+        """Raise BusUnavailable while Redis is stalled. Never waits."""
+        refuse_while_stalled(self._places.get(namespace) or self._place(namespace), self._timeout_s)
+
+    def _place(self, namespace: str) -> str:
+        if len(self._places) >= MAX_PLACES:
+            self._places.clear()
+            self._declared.clear()
+        place = self._places[namespace] = place_of(self._client, log_key(namespace))
+        return place
 
     def append(self, command: Command) -> Any:
         """Append one event and return the reply, within the caller's budget. Waits for Redis.

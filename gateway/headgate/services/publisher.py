@@ -28,7 +28,7 @@ from headgate.errors import (
     SettingsError,
     stays_in_its_process,
 )
-from headgate.events.event import check_event_id, encode_ephemeral
+from headgate.events.event import JsonText, check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
 from headgate.events.numbers import check_flag, check_items, check_whole, is_number, is_whole
@@ -458,6 +458,24 @@ class Publisher:
             prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD]), check_schemas))
         return prepared
 
+    def prepare_checked(
+        self,
+        topic: str,
+        payload: JsonText,
+        event_id: str | None,
+        namespace: str,
+        by: str,
+        traceparent: str | None,
+        id_for_s: int | None,
+    ) -> Prepared:
+        """Return a prepared event of checked parts, outside of any span, without a check of schemas. Never waits.
+
+        Raises PayloadTooLarge.
+        """
+        call = self._sized(log_key(namespace), topic, payload, event_id or spare_id())
+        command = (*call, self._origin(call, by, traceparent, id_for_s))
+        return Prepared(command, namespace, event_id is None, call[_ID], len(payload))
+
     def publish_prepared(self, events: Sequence[Prepared], *, durable: Durable = None) -> list[Receipt | HeadgateError]:
         """Publish events of one namespace in order and in one round trip; return a receipt or an error for each.
 
@@ -491,7 +509,7 @@ class Publisher:
 
     def refuse_while_stalled(self, namespace: str) -> None:
         """Raise BusUnavailable while a call of this process with this limit probes a stalled Redis. Never waits."""
-        self._writer.budget(namespace).refuse_while_stalled()
+        self._writer.refuse_while_stalled(namespace)
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
         """Return the fate of a published event. Waits for Redis.
@@ -623,8 +641,9 @@ class Publisher:
         return call
 
     def _encoded(self, key: str, topic: str, data: object, event_id: str) -> _Call:
-        check_topic(topic)
-        payload = encode_data(data)
+        return self._sized(key, check_topic(topic), encode_data(data), event_id)
+
+    def _sized(self, key: str, topic: str, payload: bytes, event_id: str) -> _Call:
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id

@@ -157,9 +157,11 @@ class HttpConnection:
         if channel is None or routed is None or arrivals is None:
             return  # the greenlet was killed
         ends = answer.closes or _ends_after(server, routed.head)
-        data, sent = answer.to_bytes(time.time(), close=ends), 0
-        with suppress(OSError):  # `serve` gets the same error
+        data = answer.to_bytes(time.time(), close=ends)
+        try:
             sent = self._peer.send(data)
+        except OSError:
+            sent = 0  # `serve` gets the same error
         channel.sent_bytes += sent
         if ends or sent < len(data):
             self._rest, channel.early = (data[sent:], ends), b""

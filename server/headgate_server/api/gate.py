@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError
-from headgate.events.event import Event
+from headgate.events.event import Event, JsonText
 
 if TYPE_CHECKING:
     from headgate.auth.identity import Authenticator
@@ -41,11 +41,11 @@ class Gate(Protocol):
     def publishes_at_once(self, handshake: Handshake) -> Identity | None: ...
     def begin_publish(
         self,
-        events: Sequence[tuple[str, object, str | None]],
+        event: tuple[str, JsonText, str | None],
         namespace: str,
         done: Callable[[Receipt | HeadgateError], object],
         *,
-        by: str | None = None,
+        by: str,
         traceparent: str | None = None,
         id_for_s: int | None = None,
     ) -> None: ...

@@ -41,9 +41,9 @@ class PublishRequest(msgspec.Struct):
 
 
 Publish: TypeAlias = Callable[[PublishRequest], Answer]
-# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the end, which gets a
-# function that returns the answer or raises. Returns False, without an effect, if it might wait. Raises as `Publish`.
-Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[Callable[[], Answer]], object]], bool]
+# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the answer or an error.
+# Returns False, without an effect, if it might wait. Raises as `Publish`.
+Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[Answer | HeadgateError], object]], bool]
 
 
 def posted(publish: Publish) -> Callable[[], Answer]:
@@ -87,12 +87,8 @@ def _begin(begin: Begin, request: RoutedRequest, body: bytes, done: Callable[[An
     """Begin to answer a request, as `BeginsInHub` wants it."""
     environ = request.environ
 
-    def answered(answer: Callable[[], Answer]) -> None:
-        try:
-            shown = _secured(answer(), environ)
-        except Exception as error:  # noqa: BLE001 - told
-            shown = _failure(error, environ)
-        done(shown)
+    def answered(outcome: Answer | HeadgateError) -> None:
+        done(_secured(outcome, environ) if isinstance(outcome, Answer) else _failure(outcome, environ))
 
     try:
         return begin(environ, request.known, body, answered)

@@ -274,6 +274,10 @@ class Logins:
                 return of_key
             if tokens is not None and handshake.token is not None and tokens.keys is keys:
                 handshake.keep(keys, identity)
+        return self._current(identity)
+
+    def _current(self, identity: Identity) -> Identity:
+        """Return a proven identity with its explicit grants, if it is neither revoked nor expired."""
         self._check_revoked(identity)
         if identity.expires_at is not None and identity.expires_at <= self._time_s():
             raise Unauthorized(Reason.EXPIRED)
@@ -281,16 +285,15 @@ class Logins:
 
     def identified_at_once(self, handshake: Handshake) -> Identity | None:
         """Return the identity of an accepted handshake, or None if `identify` (`again`) might wait, or would refuse it."""
-        keys = None if self._tokens is None or self.is_application else self._tokens.keys
+        identity = None
+        if self._tokens is not None and self.authenticator is self._by_token:
+            identity = handshake.kept(self._tokens.keys)
+        if identity is None and self._api_keys is not None:
+            identity = self._api_keys.known(handshake)
         try:
-            if keys is not None and handshake.kept(keys) is not None:
-                return self.identified(handshake, again=True)
-            of_key = None if self._api_keys is None else self._api_keys.known(handshake)
-            if of_key is not None:
-                self._check_revoked(of_key)
+            return None if identity is None else self._current(identity)
         except HeadgateError:
             return None
-        return of_key
 
     def _proven_identity(self, handshake: Handshake, tokens: Tokens | None, user: str | None) -> Identity:
         """Return the authenticator's answer. For a repeated token this is the first answer."""

@@ -142,16 +142,14 @@ class Publishing:
         known, body = self._read(asked, self._max_one_bytes)
         event = decode(body, _decode_one)
         namespace, identity = self._caller(asked, known, event.namespace)
-        events, options = self._checked(event, namespace, identity, asked.environ)
-        (outcome,) = self._gate.publish_each(events, namespace, **options)
-        return _one_answer(outcome)
+        checked, options = self._checked(event, namespace, identity, asked.environ)
+        (outcome,) = self._gate.publish_each([checked], namespace, **options)
+        if isinstance(outcome, HeadgateError):
+            raise outcome
+        return _receipt_answer(outcome)
 
     def begin_one(
-        self,
-        environ: Mapping[str, Any],
-        known: object,
-        body: bytes,
-        done: Callable[[Callable[[], Answer]], object],
+        self, environ: Mapping[str, Any], known: object, body: bytes, done: Callable[[Answer | HeadgateError], object]
     ) -> bool:
         """Begin to publish one event, as `publish_requests.Begin`. Never waits; raises as `one`."""
         if not isinstance(known, Handshake) or len(body) > self._max_one_bytes:
@@ -162,14 +160,18 @@ class Publishing:
         event = decode(body, _decode_one)
         if event.namespace is not None and event.namespace.removeprefix("/") != known.namespace:
             return False
-        events, options = self._checked(event, known.namespace, identity, environ)
-        self._gate.begin_publish(events, known.namespace, lambda outcome: done(partial(_one_answer, outcome)), **options)
+        checked, options = self._checked(event, known.namespace, identity, environ)
+
+        def published(outcome: Receipt | HeadgateError) -> None:
+            done(outcome if isinstance(outcome, HeadgateError) else _receipt_answer(outcome))
+
+        self._gate.begin_publish(checked, known.namespace, published, **options)
         return True
 
     def _checked(
         self, event: NewEvent, namespace: str, identity: Identity, environ: Mapping[str, Any]
-    ) -> tuple[_Events, dict[str, Any]]:
-        """Check one event and count it; return the arguments of `Gate.publish_each`."""
+    ) -> tuple[tuple[str, JsonText, str | None], dict[str, Any]]:
+        """Check one event and count it; return it with the options of `Gate.publish_each`."""
         key = _idempotency_key(environ, MAX_ID_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in environ else None
         field = "/data"
         try:
@@ -187,7 +189,7 @@ class Publishing:
             _check_id_for(identity, has_ids=event_id is not None)
         self._count(identity, 1)
         trace = traceparent_of(environ) if "HTTP_TRACEPARENT" in environ else None
-        return [(event.topic, data, event_id)], {"by": identity.user, "traceparent": trace, "id_for_s": event.id_for_s}
+        return (event.topic, data, event_id), {"by": identity.user, "traceparent": trace, "id_for_s": event.id_for_s}
 
     def batch(self, asked: PublishRequest) -> Answer:
         """Publish a batch. Switches greenlets."""
@@ -310,11 +312,8 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str:
     raise InvalidRequest(f"Idempotency-Key: expected 1 to {at_most} characters of A-Z a-z 0-9 _ . : ~ -")
 
 
-def _one_answer(outcome: Receipt | HeadgateError) -> Answer:
-    """Return the answer to one event. Raises its error."""
-    if isinstance(outcome, HeadgateError):
-        raise outcome
-    return encoded_answer(201, _receipt(outcome) + b"\n")
+def _receipt_answer(receipt: Receipt) -> Answer:
+    return encoded_answer(201, _receipt(receipt) + b"\n")
 
 
 def _receipt(receipt: Receipt) -> bytes:

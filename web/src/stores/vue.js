@@ -2,7 +2,7 @@
  * `headgate/vue`: the gate by provide and inject, and composables over the stores of headgate/store.
  *
  * They subscribe when their component is mounted, so a server renders the stores' server snapshots and connects to nothing. Outside a component they subscribe
- * at once. They end with their scope. If a pattern, topic or options are a ref or a getter, the subscription changes with them.
+ * at once. They end with their scope, which may outlive the component. If a pattern, topic or options are a ref or a getter, the subscription changes with them.
  *
  * @import { ConnectOptions } from "../connect.js"
  * @import { EventCallback } from "../dispatcher.js"
@@ -13,7 +13,7 @@
  * @import { Store } from "./snapshot-store.js"
  */
 /** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
-import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
+import { computed, getCurrentInstance, getCurrentScope, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
 import { checkPayload, Gate as BaseGate } from "../index.js";
 import { GATE, STORE } from "../language/options.js";
 import { createComponentGate } from "./component-gate.js";
@@ -95,10 +95,9 @@ export function useSubscription(pattern, handler, options) {
   BaseGate._check("useSubscription: handler", "function", handler);
   begin(() => {
     watch(
-      () => [toValue(pattern), toValue(options)],
-      (_is, _was, onCleanup) => {
-        const { enabled = true, ...wanted } = toValue(options) ?? {};
-        const now = toValue(pattern);
+      // A copy, which reads each option: a ref may hold an object that changes.
+      () => ({ ...toValue(options), now: toValue(pattern) }),
+      ({ now, enabled = true, ...wanted }, _was, onCleanup) => {
         if (now !== null && enabled) onCleanup(gate._subscribe(now, wanted, handler, true).close);
       },
       { immediate: true },
@@ -199,8 +198,10 @@ function useStore(make) {
   return { store, snapshot };
 }
 
-/** Act when the component is mounted, which never happens on a server. Outside a component, act at once. @param {() => void} act */
+/** Act when the component is mounted, which never happens on a server. Outside a component, act at once. What this begins ends with the present scope. @param {() => void} act */
 function begin(act) {
-  if (getCurrentInstance()) onMounted(act);
+  // Not the component's in a Pinia store, which outlives the component that made it.
+  const scope = getCurrentScope();
+  if (getCurrentInstance()) onMounted(() => scope?.run(act));
   else act();
 }

@@ -4,7 +4,7 @@ import { afterEach, describe, it, mock } from "node:test";
 import { createRequire } from "node:module";
 import { act, createElement, StrictMode, Suspense } from "react";
 import { renderToString as renderReact } from "react-dom/server";
-import { createSSRApp, effectScope, h, nextTick, ref } from "vue";
+import { createRenderer, createSSRApp, effectScope, h, nextTick, ref } from "vue";
 import { renderToString as renderVue } from "vue/server-renderer";
 import { get } from "svelte/store";
 import { eventsStore, statusStore } from "#headgate/store";
@@ -227,18 +227,18 @@ describe("headgate/vue", () => {
 
   it("subscribes to nothing without a pattern, or while it is not enabled", async () => {
     const { gateway, gate } = begin();
-    const [pattern, enabled] = [ref(null), ref(false)];
+    const [pattern, options] = [ref(null), ref({ enabled: false })];
     const handled = [];
     const { scope, made } = scoped(gate, () => {
-      vue.useSubscription(pattern, (data) => handled.push(data), () => ({ enabled: enabled.value }));
-      return vue.useEvents(pattern, () => ({ enabled: enabled.value }));
+      vue.useSubscription(pattern, (data) => handled.push(data), options);
+      return vue.useEvents(pattern, () => ({ enabled: options.value.enabled }));
     });
     await gateway.letIn();
     pattern.value = "a";
     await nextTick();
     await settle();
     assert.deepEqual([gate.state.subscriptions, made.status.value], [{}, "idle"]);
-    enabled.value = true;
+    options.value.enabled = true;
     await nextTick();
     await gateway.answer("subscribe");
     await settle();
@@ -248,6 +248,37 @@ describe("headgate/vue", () => {
     await nextTick();
     assert.equal((await gateway.answer("unsubscribe")).pattern, "a");
     scope.stop();
+  });
+
+  it("subscribes when a component is mounted, until the scope ends, which may outlive the component", async () => {
+    const { gateway, gate } = begin();
+    const scope = effectScope(true);
+    const handled = [];
+    let made;
+    const none = () => {};
+    const parts = { createElement: () => ({}), createText: () => ({}), createComment: () => ({}), setText: none, setElementText: none, insert: none, remove: none, patchProp: none, parentNode: () => null, nextSibling: () => null };
+    const app = createRenderer(parts).createApp({
+      setup() {
+        vue.useSubscription("own.*", none);
+        // A store of Pinia, made by the first component that uses it.
+        scope.run(() => {
+          vue.useSubscription("a.*", (data) => handled.push(data));
+          made = vue.useEvents("a.*");
+        });
+        assert.deepEqual(gate.state.subscriptions, {});
+        return () => h("p");
+      },
+    });
+    app.use(vue.gatePlugin, gate).mount({});
+    await gateway.letIn();
+    gateway.event("a.1", 1, 101);
+    app.unmount();
+    assert.equal((await gateway.answer("unsubscribe")).pattern, "own.*");
+    gateway.event("a.2", 2, 102);
+    await settle();
+    assert.deepEqual([handled, made.events.value.map(({ data }) => data)], [[1, 2], [1, 2]]);
+    scope.stop();
+    assert.equal((await gateway.answer("unsubscribe")).pattern, "a.*");
   });
 
   it("is in a topic while its scope lives, and says another meta in the same room", async () => {

@@ -367,7 +367,7 @@ export function createLane(owner, createPlain, group) {
   /** The carrier has changed. Mark the requests that may be repeated as not sent. */
   function resend() {
     for (const each of [...asked.values()]) {
-      if (each.sent && each.name === "request") each.settle(Error("the connection ended"));
+      if (each.sent && (each.name === "request" || each.body.ephemeral)) each.settle(Error("the connection ended"));
       else each.sent = false;
     }
   }

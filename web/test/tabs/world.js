@@ -139,7 +139,7 @@ const abortError = () => Object.assign(new Error("aborted"), { name: "AbortError
 export class Gateway extends Log {
   /** @type {Set<Client>} */
   clients = new Set();
-  /** The ids of requests that a function of the application has answered. @type {string[]} */
+  /** The ids of what is never sent again: requests that a function of the application has answered, and ephemeral publishes. @type {string[]} */
   asked = [];
   /** Numbers that tabs have published: how often each was appended. @type {Map<number, number>} */
   appended = new Map();
@@ -285,8 +285,8 @@ class Client extends Link {
       subscribed.delete(pattern);
       return [{ ok: true, pattern }];
     }
+    if (name === "request" || body.ephemeral) return [{ ok: true, data: gateway.asked.push(body.id) }];
     if (name === "publish") return [gateway.append(body)];
-    if (name === "request") return [{ ok: true, data: gateway.asked.push(body.id) }];
     if (name === "presence") return [gateway.presence(this, body)];
     if (name === "replay") return [gateway.replay(body)];
     const isNew = !subscribed.has(pattern);

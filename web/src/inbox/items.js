@@ -36,11 +36,6 @@ export class Items {
   /** Where the next page begins; null: there is none. @type {number | null} */
   before = null;
 
-  /** Whether an answer has come. */
-  get isKnown() {
-    return this.#offset >= 0;
-  }
-
   get size() {
     return this.#items.size;
   }

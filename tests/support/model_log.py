@@ -3,10 +3,12 @@
 The log knows which event was at which offset; beliefs follow the events and gaps that a reader was given, and `check` compares.
 """
 
+from collections.abc import Callable
 from random import Random
 
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
+from headgate.redis.lineage import Entry
 from headgate.redis.log_walk import Item
 from tests.support.model_redis import ModelRedis
 
@@ -25,6 +27,11 @@ class ModelLog(ModelRedis):
         """Publish the next event; a bad one cannot be delivered."""
         self.published += 1
         self.publish(topic, b"%d" % self.published, good=topic != BAD)
+
+    def wanted_page(self, after: int, upto: int, epoch: str, wanted: Callable[[str], bool]) -> list[Entry]:
+        """Return a page as `EventLog.page` does with `wanted`."""
+        page = self.page(after, upto, epoch)
+        return [each if each.event is None or wanted(each.event.topic) else Entry(each.offset, None) for each in page]
 
     def crash(self, events: int) -> None:
         """Lose the newest events, with the epochs that began there; another process goes on. What was trimmed stays so."""

@@ -170,7 +170,7 @@ def _gap_line(gap: Gap) -> str:
     offsets = f"from offset {gap.first} to {gap.last}"
     return {
         "trimmed": f"the log no longer holds the events {offsets}",
-        "quarantined": f"set aside the event at offset {gap.first}",
+        "quarantined": f"set aside the event at offset {gap.first}: {gap.why}",
         "rolled_back": f"Redis has lost the events {offsets}",
     }.get(gap.reason, "the log is another one")
 

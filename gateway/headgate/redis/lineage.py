@@ -16,6 +16,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypedDict
 
+import msgspec
+
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.events.event import ID_COUNTS_S, Event
 
@@ -188,9 +190,9 @@ class Extent:
         return min(self.max_age_s, events / events_per_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One position of the log: its `event`, or the `error` that prevents its delivery."""
+# Creating a Struct takes a tenth of the time of a frozen dataclass.
+class Entry(msgspec.Struct, frozen=True):
+    """One position of the log: its `event`, or the `error` that prevents its delivery. It has neither if no one wants it."""
 
     offset: int
     event: Event | None

@@ -29,6 +29,8 @@ from .registry import count_elsewhere
 PAGE_EVENTS = 100
 # An entry as Redis returns it: `<offset>-0`, and its fields, names and values by turns.
 RawEntry: TypeAlias = list[Any]
+# Whether a reader wants the events of a topic. None: of every topic.
+Wanted: TypeAlias = Callable[[str], bool] | None
 # The limit of a log by default, as in log.lua.
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
@@ -174,15 +176,20 @@ class EventLog:
         with reading(place_of(self._client, self._key), self._head_key):
             return decode_head(reply)
 
-    def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
-        """Return the entries of `raw_page` decoded: an event, or the error that prevents its delivery."""
-        return [self.read(raw) for raw in self.raw_page(after, upto, limit, epoch=epoch)]
+    def page(
+        self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None, wanted: Wanted = None
+    ) -> list[Entry]:
+        """Return the entries of `raw_page` decoded: an event, or the error that prevents its delivery.
 
-    def read(self, raw: RawEntry) -> Entry:
+        With `wanted`, an entry of another topic has neither, which takes half of the time.
+        """
+        return [self.read(raw, wanted) for raw in self.raw_page(after, upto, limit, epoch=epoch)]
+
+    def read(self, raw: RawEntry, wanted: Wanted = None) -> Entry:
         """Decode an entry of `raw_page`."""
         place, fields = raw
         by_name = dict(zip(fields[::2], fields[1::2], strict=True))
-        return read_entry(int(place.partition(b"-")[0]), by_name, self.max_payload_bytes)
+        return read_entry(int(place.partition(b"-")[0]), by_name, self.max_payload_bytes, wanted)
 
     def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[RawEntry]:
         """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
@@ -289,14 +296,16 @@ def _mean_bytes(ends: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> float:
     return float(len(fields.get(b"topic", b"")) + len(fields.get(b"data", b"")) + ENTRY_BYTES)
 
 
-def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int) -> Entry:
+def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int, wanted: Wanted = None) -> Entry:
     """Decode the `fields` that a log holds at `offset`: the event, or the error that prevents its delivery."""
     try:
+        topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
+        if wanted is not None and not wanted(topic):
+            return Entry(offset, None)
         data = fields.get(b"data", b"")
         if len(data) > max_payload_bytes:
             raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
         check_json(data)
-        topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
         event_id = check_event_id(fields.get(b"id", b"").decode("ascii", "replace"))
         time_ms = _time(fields.get(b"time", b""))
         parent = fields.get(b"traceparent")

@@ -1,8 +1,7 @@
 """Walks a reader through the log: from a position on, each event, or a gap in its place. No I/O.
 
-In: heads of the log, and pages of entries after the position. Out: items in log order: an event that the reader wants, or a Gap
-for events that will not come. The events yielded, the events excluded by the patterns and the gaps together cover the whole
-log.
+In: heads of the log, and pages of entries after the position. Out: items in log order: an event, or a Gap for events that will
+not come. The events yielded, the entries that the reader does not want and the gaps together cover the whole log.
 
 A position is (epoch, offset): the walk has handled everything up to it. lineage.py defines whether a position is on the line of
 a head.
@@ -10,7 +9,7 @@ a head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,12 +29,14 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         first, last: the offsets, both inclusive; None if unknown.
         count: the positions of the log in the range, of all topics; None if unknown.
         epoch: after `rolled_back` and `log_lost`, the epoch in which the log continues ("": there is no log).
+        why: of `quarantined`, what is wrong with the entry.
     """
 
     reason: GapReason
     first: int | None = None
     last: int | None = None
     epoch: str | None = None
+    why: str | None = None
 
     @property
     def count(self) -> int | None:
@@ -47,18 +48,17 @@ Item = Event | Gap
 
 
 class LogWalk:
-    """A walk through a log. `wanted` returns whether the reader wants the events of a topic.
+    """A walk through a log.
 
     Attributes:
         at: the position reached.
         had: the newest offset of `at.epoch` that Redis has reported to this process.
     """
 
-    def __init__(self, at: Position, head: Head, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, at: Position, head: Head) -> None:
         """Begin at a position of any epoch. The head has its lineage."""
         self.at, self.had = at, 0
         self._line = (head.lineage if at.epoch == head.epoch else None) or alone(at.epoch)
-        self._wanted = wanted
 
     def follow(self, head: Head) -> Gap | None:
         """Bring the position onto the line of a head. Return the gaps that this causes.
@@ -87,9 +87,10 @@ class LogWalk:
         for entry in entries:
             self._miss(items, entry.offset - 1)
             self.at = Position(self.at.epoch, entry.offset)
-            if entry.event is None:
-                items.append((entry.offset, Gap(GapReason.QUARANTINED, entry.offset, entry.offset)))
-            elif self._wanted(entry.event.topic):
+            if entry.error is not None:
+                gap = Gap(GapReason.QUARANTINED, entry.offset, entry.offset, why=entry.error.message)
+                items.append((entry.offset, gap))
+            elif entry.event is not None:
                 items.append((entry.offset, msgspec.structs.replace(entry.event, epoch=self._line.epoch_at(entry.offset))))
         self._miss(items, last)
         return items

@@ -251,7 +251,7 @@ class Subscriber:
         if self._walk is None:
             head = self._log.head(_ANOTHER_EPOCH)
             head.check_primary()
-            self._walk = LogWalk(self._position(head), head, self._wanted)
+            self._walk = LogWalk(self._position(head), head)
             self._reached = self._walk.at
         return True
 
@@ -270,7 +270,7 @@ class Subscriber:
             self._reached = walk.at  # may be in another epoch
             return True
         self._reported = head.epoch, head.offset
-        entries = self._log.page(walk.at.offset, head.offset, epoch=head.epoch)
+        entries = self._log.page(walk.at.offset, head.offset, epoch=head.epoch, wanted=self._wanted)
         last = head.offset if len(entries) < PAGE_EVENTS else entries[-1].offset
         self._items.extend((Position(head.epoch, offset), item) for offset, item in walk.take(entries, last))
         if not self._items:

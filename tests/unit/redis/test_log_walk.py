@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -19,7 +20,7 @@ class Reader:
     def __init__(self, log: ModelLog, since: Position | None) -> None:
         head = log.head()
         self.start = Position(head.epoch, head.offset) if since is None else since
-        self.walk = LogWalk(self.start, head, lambda topic: matches("a.#", topic))
+        self.walk = LogWalk(self.start, head)
         self.beliefs = Beliefs(self.start.offset)
 
     def read(self, log: ModelLog) -> bool:
@@ -31,7 +32,7 @@ class Reader:
             return True
         if head.offset <= self.walk.at.offset:
             return False
-        entries = log.page(self.walk.at.offset, head.offset, head.epoch)
+        entries = log.wanted_page(self.walk.at.offset, head.offset, head.epoch, partial(matches, "a.#"))
         for _, item in self.walk.take(entries, head.offset if len(entries) < PAGE else entries[-1].offset):
             self.beliefs.believe(item)
         return True

@@ -1,6 +1,7 @@
 """The subscriber without a Redis: its arguments, random histories of its log, and its patience."""
 
 import random
+from collections.abc import Callable
 from datetime import datetime
 from threading import Thread, current_thread
 from typing import Any
@@ -35,8 +36,8 @@ class LogInRedis:
             raise BusUnavailable("it is restarting")
         return self.model.head()
 
-    def page(self, after: int, upto: int, *, epoch: str) -> list[Entry]:
-        return self.model.page(after, upto, epoch)
+    def page(self, after: int, upto: int, *, epoch: str, wanted: Callable[[str], bool]) -> list[Entry]:
+        return self.model.wanted_page(after, upto, epoch, wanted)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,9 +77,9 @@ def test_all_pages_of_an_async_for_are_read_in_one_thread(monkeypatch: pytest.Mo
         log.add(WANTED)
 
     class Read(LogInRedis):
-        def page(self, after: int, upto: int, *, epoch: str) -> list[Entry]:
+        def page(self, after: int, upto: int, *, epoch: str, wanted: Callable[[str], bool]) -> list[Entry]:
             threads.add(current_thread())
-            return log.page(after, upto, epoch)
+            return log.wanted_page(after, upto, epoch, wanted)
 
     reading = Read(random.Random(0))
     reading.model = log

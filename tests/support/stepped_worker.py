@@ -50,6 +50,10 @@ class WorkerClock:
         """As time.monotonic."""
         return (self._still[1] if self._still else time.monotonic()) + self.moved_s
 
+    def sleep(self, seconds: float) -> None:
+        """As time.sleep, but that the test does not wait."""
+        self.move(seconds)
+
     def stand_still(self) -> None:
         """Stop the clock, but for `move`."""
         self._still = time.time(), time.monotonic()
@@ -118,7 +122,7 @@ class SteppedWorker:
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         shared = SharedByWorkers()
         self.taking = shared.taking
-        self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event(), shared)
+        self.worker = Worker(spec, context, self.store, log, self.stopping, shared)
         self.store.open(spec.runner.start)
 
     def work(self, waits: int = 0) -> None:

@@ -91,7 +91,8 @@ class Runner:
     def stop(self, drain_s: float = DRAIN_S) -> bool:
         """Finish the work at hand, give the rest back, and return whether that was done within `drain_s`. Idempotent.
 
-        A worker still busy then is abandoned. Its thread ends with the process, and Redis hands the work out again.
+        A worker that is still busy then, or waits for Redis to take its answer, ends with the process, and Redis hands the work
+        out again.
         """
         self.ask_to_stop()
         deadline_s = time.monotonic() + drain_s
@@ -111,7 +112,7 @@ class Runner:
     def _worker(self) -> Worker:
         store = self._store()
         context = context_of(self._spec, RedisState(store), self._publisher)
-        return Worker(self._spec, context, store, self._log, self._stopping, self._ended, self._shared)
+        return Worker(self._spec, context, store, self._log, self._stopping, self._shared)
 
     def _store(self) -> Store:
         self._clients.append(open_client(self._url))

@@ -67,10 +67,6 @@ _MAX_DOUBLINGS = 40
 _BusError = (BusUnavailable, BusRefused)
 
 
-class Abandoned(Exception):
-    """The drain took too long while an answer waited for Redis. The work stays leased."""
-
-
 class SharedByWorkers:
     """What the workers of a consumer in one process share.
 
@@ -162,7 +158,6 @@ class Worker:
         store: its group, over a client of this worker's own.
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.
-        abandoned: set when it must no longer wait for Redis.
     """
 
     def __init__(
@@ -172,12 +167,11 @@ class Worker:
         store: Store,
         log: ThrottledLog,
         stopping: threading.Event,
-        abandoned: threading.Event,
         shared: SharedByWorkers,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
         self._metrics, self._log = _Metrics(spec.name), log
-        self._stopping, self._abandoned, self._shared = stopping, abandoned, shared
+        self._stopping, self._shared = stopping, shared
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
@@ -206,8 +200,6 @@ class Worker:
                 self._turn(consumer)
                 failures, self.trouble = 0, None
                 continue
-            except Abandoned:
-                break
             except _BusError as error:
                 self._waits_for_bus(error)
             except BaseException as error:  # noqa: BLE001 - a consumer that cannot start, or our own fault; logged, and tried again
@@ -216,8 +208,7 @@ class Worker:
             failures += 1
             self._leases.take((), 0.0)
             self._stopping.wait(delay_s(failures, BUS_FIRST_S, last_s))
-        with suppress(Abandoned):
-            self._until_answered(self._store.confirm)
+        self._until_answered(self._store.confirm)
         self._store.close()
         if self._routing is not None:
             self._routing.close()
@@ -577,7 +568,7 @@ class Worker:
     # Waiting for Redis ------------------------------------------------------------------------------------------------------
 
     def _until_answered(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Repeat a step until Redis has answered. Raises Abandoned without an answer before the end of the drain."""
+        """Repeat a step until Redis has answered, also after `stopping`: the process ends without an answer if it has to."""
         failures = 0
         while True:
             try:
@@ -585,8 +576,7 @@ class Worker:
             except _BusError as error:
                 self._waits_for_bus(error)
                 failures += 1
-                if self._abandoned.wait(delay_s(failures, BUS_FIRST_S, BUS_LAST_S)):
-                    raise Abandoned from error
+                time.sleep(delay_s(failures, BUS_FIRST_S, BUS_LAST_S))
 
     def _waits_for_bus(self, error: BusUnavailable | BusRefused) -> None:
         self.trouble = error.message

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, values
+from tests.support.redis_process import RedisProcess
 from tests.support.redis_server import DEADLINE_S, full_memory, wait_until
 
 LOG = "hg:{notifications}:log"
@@ -80,7 +82,9 @@ def hurry(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
             return super().wait(None if timeout is None else timeout / times)
 
     monkeypatch.setattr(runners, "threading", SimpleNamespace(Event=Event, Lock=threading.Lock, Thread=threading.Thread))
-    monkeypatch.setattr(workers, "time", SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() * times))
+    monkeypatch.setattr(
+        workers, "time", SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() * times, sleep=time.sleep)
+    )
     monkeypatch.setattr(workers, "awake_or_asleep_s", lambda: time.monotonic() * times)
 
 
@@ -182,6 +186,24 @@ def test_it_stops_while_redis_is_away(recorder: type[Recorder], publisher: Publi
     assert "127.0.0.1:1" in (runner.status()[1] or "")
     assert runner.stop()
     assert runner.stop()
+
+
+def test_work_whose_answer_redis_has_not_taken_is_unfinished(recorder: type[Recorder], tmp_path: Path) -> None:
+    """It is handed out again."""
+    begun, release = threading.Event(), threading.Event()
+    recorder.script = staticmethod(lambda delivery: begun.set() or _wait(release))  # type: ignore[func-returns-value]
+    with RedisProcess(tmp_path) as redis:
+        runner = Runner(_spec(recorder), redis.url, Settings())
+        runner.open()
+        runner.start()
+        Publisher(redis.url).publish("a", 1)
+        assert begun.wait(DEADLINE_S)
+        redis.kill()
+        release.set()
+        wait_until(lambda: runner.status()[1], "the answer to wait for Redis")
+        assert not runner.stop(drain_s=0.1)
+        redis.start()
+        wait_until(runner.stop, "Redis to take the answer")
 
 
 def _spec(recorder: type[Recorder], **options: Any) -> ConsumerSpec:

@@ -23,7 +23,6 @@ def count_leased(client: Client, group: str) -> int:
 class MemoryState:
     """Satisfies base.State, without what only routing uses. `handled_ms` is where the group stands; None: at the end."""
 
-    window: Any
     user_facts: Any
     record: Any
 

@@ -105,11 +105,6 @@ class State(Protocol):
     BusRefused: as `redis.client.call`. Uncaught, they count as `Retry`.
     """
 
-    def window(self, name: str, length_s: float) -> float | None:
-        """Open a window of `length_s` unless one is open. Return None if it was opened, else the end of the open one (since
-        1970).
-        """
-
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
         """Count one against `limit` in `period_s`. Returns None if within, else when there is room again (since 1970).
 

@@ -856,7 +856,7 @@ end
 
 -- Keys expire by the wall clock, so a key has more time left than it was given after the clock was set back.
 
--- Open a window: <length_ms> → -1 if it was opened now, else the end of the open one (ms).
+-- Open a window, for consumers of 0.2: <length_ms> → -1 if it was opened now, else the end of the open one (ms).
 local function window(key, args, _, length_ms)
   local left = redis.call('PTTL', key)
   if left > 0 then return wall_ms() + math.min(left, length_ms) end

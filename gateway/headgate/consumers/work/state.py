@@ -36,12 +36,13 @@ class RedisState:
         self._holder = uuid.uuid4().hex
         self._prefix = group_key(store.namespace, store.group) + ":state:"
 
-    def window(self, name: str, length_s: float) -> float | None:
-        return self._time("state_window", _suffix("window", name), _ms(length_s))
-
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
         # The limit applies to every interval of `period_s`, not to fixed ones.
-        return self._time("state_rate", _suffix("rate", name), limit, _ms(period_s), one or uuid.uuid4().hex)
+        at_ms = self._store.call("state_rate", _suffix("rate", name), limit, _ms(period_s), one or uuid.uuid4().hex)
+        if at_ms < 0:
+            return None
+        seconds, microseconds = call_at(self._client, log_key(self._store.namespace), "TIME")
+        return time.time() + float(at_ms) / 1000 - (int(seconds) + int(microseconds) / 1e6)
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
         commands: list[Command] = []
@@ -78,13 +79,6 @@ class RedisState:
 
     def _sum(self, name: str, bucket: int) -> str:
         return f"{self._prefix}{_suffix('sum', name)}:{bucket}"
-
-    def _time(self, function: str, *arguments: str | int) -> float | None:
-        at_ms: int = self._store.call(function, *arguments)
-        if at_ms < 0:
-            return None
-        seconds, microseconds = call_at(self._client, log_key(self._store.namespace), "TIME")
-        return time.time() + at_ms / 1000 - (int(seconds) + int(microseconds) / 1e6)
 
 
 def read_outcomes(client: Client, namespace: str, consumer: str, user: str, event_id: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A consumer's shared memory in a real Redis: windows, rates, sums, leases, and that every key ends."""
+"""A consumer's shared memory in a real Redis: rates, sums, leases, and that every key ends."""
 
 import time
 from collections.abc import Iterator
@@ -50,39 +50,10 @@ def move_back(client: Client, names: str, seconds: int) -> None:
             call(client, "ZINCRBY", key, -seconds * 1000, member)
 
 
-@pytest.mark.parametrize("name", ["on-call", *ODD], ids=ascii)
-def test_a_window_is_open_until_its_end(state: State, other: State, name: str) -> None:
-    """The first opens it, all others are notified when it ends."""
-    before_s = time.time()
-    assert state.window(name, 60) is None
-    opened_s = time.time()
-
-    ends_s = other.window(name, 60)
-
-    assert ends_s is not None
-    assert before_s + 59.9 < ends_s < opened_s + 60.1
-
-
-def test_a_window_ends(state: State, redis_client: Client) -> None:
-    """And may be opened again."""
-    assert state.window("w", 60) is None
-    end(redis_client, "window:w", 60)
-    assert state.window("w", 60) is None
-
-
 def set_back(client: Client, names: str, seconds: int) -> None:
     """Set the wall clock of Redis back, by which these keys end."""
     for key in call(client, "KEYS", f"*:state:{names}"):
         call(client, "PEXPIRE", key, call(client, "PTTL", key) + seconds * 1000)
-
-
-def test_a_wall_clock_that_is_set_back_lengthens_no_window(state: State, redis_client: Client) -> None:
-    """Else a digest would wait for an hour more."""
-    assert state.window("w", 60) is None
-    set_back(redis_client, "window:w", 3600)
-    ends_s = state.window("w", 60)
-    assert ends_s is not None
-    assert ends_s < time.time() + 60.1
 
 
 def test_a_wall_clock_that_is_set_back_lengthens_no_lease(state: State, other: State, redis_client: Client) -> None:
@@ -95,13 +66,13 @@ def test_a_wall_clock_that_is_set_back_lengthens_no_lease(state: State, other: S
 
 def test_names_are_kept_apart(state: State) -> None:
     """Also those that cannot stand in a key as they are."""
-    assert [state.window(name, 60) for name in ["plain", *ODD]] == [None] * (len(ODD) + 1)
+    assert [state.within_rate(name, 1, 60) for name in ["plain", *ODD]] == [None] * (len(ODD) + 1)
 
 
 def test_consumers_are_kept_apart(state: State, redis_client: Client, redis_url: str) -> None:
     """The same name of another consumer is another one."""
-    assert state.window("w", 60) is None
-    assert make(redis_client, redis_url, "mail-2").window("w", 60) is None
+    assert state.within_rate("w", 1, 60) is None
+    assert make(redis_client, redis_url, "mail-2").within_rate("w", 1, 60) is None
     assert make(redis_client, redis_url, "mail-2").get("w") is None
 
 
@@ -196,7 +167,7 @@ def test_without_redis_every_method_says_so(redis_client: Client) -> None:
     client = open_client("redis://127.0.0.1:1", timeout_s=0.2)
     state = make(client, "redis://127.0.0.1:1")
     for attempt in (
-        lambda: state.window("w", 1), lambda: state.within_rate("r", 1, 1), lambda: state.add({("a", 1): 1}, 1),
+        lambda: state.within_rate("r", 1, 1), lambda: state.add({("a", 1): 1}, 1),
         lambda: state.sums([("a", range(1))]), lambda: state.get("v"), lambda: state.put("v", b"", 1),
         lambda: state.lease("l", 1), lambda: state.user_facts("u", "news", "e").is_shown, state.progress,
     ):  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.consumers import Defer, Delivery, Retry
+from headgate.consumers import Retry
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store, TaskPage, defer_for, done
 from headgate.redis.client import Client, call
@@ -195,18 +195,11 @@ def due_in_s(client: Client) -> list[float]:
 
 
 @pytest.mark.parametrize("ahead_s", [3600, -3600])
-@pytest.mark.parametrize("how", ["unless_read_s", "rate", "window"])
+@pytest.mark.parametrize("how", ["unless_read_s", "rate"])
 def test_a_wait_is_as_long_where_the_machine_shows_another_time_than_redis(site: Site, how: str, ahead_s: float) -> None:
     """Else an hour more, or none at all, which reminds people of items that they have just read."""
     site.clock.set_ahead(ahead_s)
-    options = {"unless_read_s": {"unless_read_s": 600}, "rate": {"rate": 1, "rate_period_s": 600}, "window": {}}[how]
-    worker = site.make(**options)
-
-    def at_most_one_a_window(delivery: Delivery) -> Defer | None:
-        ends_s = worker.state.window("w", 600)
-        return None if ends_s is None else Defer(ends_s)
-
-    site.recorder.script = staticmethod(at_most_one_a_window if how == "window" else lambda delivery: None)
+    worker = site.make(**{"unless_read_s": {"unless_read_s": 600}, "rate": {"rate": 1, "rate_period_s": 600}}[how])
     inbox = Inbox(site.publisher)
     for number in (1, 2):
         inbox.send("ann", "news", number)

@@ -193,9 +193,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def init_process(self) -> None:
         """Start after the fork."""
+        self._arbiter_state.scoreboard.begin(self._row.slot, os.getpid())
+        # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
+        signal.signal(signal.SIGTERM, self._end_unserved)
+        if self._arbiter_state.scoreboard.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
+            sys.exit(0)
         from gevent import monkey
 
-        self._arbiter_state.scoreboard.begin(self._row.slot, os.getpid())
         if self.cfg.preload_app:  # set by a reload, because the arbiter checks only the first configuration
             raise RuntimeError("preload_app: the application is loaded after the fork")
         with plugins_loaded_once():
@@ -210,11 +214,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         signal.set_wakeup_fd(-1)
         self._asked, self._at_once = Signal(), Signal()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
         signal.signal(signal.SIGTERM, self._end_unserved)
         on_signal(signal.SIGQUIT, self._end_at_once)
-        if self._arbiter_state.scoreboard.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
-            sys.exit(0)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
         """Handle the arbiter's signal after `timeout` seconds without a heartbeat."""

@@ -354,6 +354,21 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
         gunicorn.stop()
 
 
+def test_gunicorn_stops_at_once_while_its_workers_start(redis_url: str, tmp_path: Path) -> None:
+    """Also before they have replaced the signal handlers that they inherit from their process manager."""
+    (tmp_path / "slow").touch()
+    (tmp_path / "slow_shop.py").write_text(LOADS_SLOWLY)
+    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--graceful-timeout", "600")
+    gunicorn = GunicornProcess(tmp_path, {"HEADGATE_REDIS_URL": redis_url}, (*arguments, "--no-control-socket", "slow_shop:app"))
+    try:
+        gunicorn._launch()
+        gunicorn.wait_for_line("Booting worker")
+        gunicorn.ask_to_stop()
+        assert gunicorn.wait_until_ended(DEADLINE_S) == 0
+    finally:
+        gunicorn.stop()
+
+
 def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str) -> None:
     """As `headgate serve` does, with the fault and the remedy, once for all workers. No traceback, no second try."""
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")

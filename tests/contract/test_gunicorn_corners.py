@@ -29,6 +29,13 @@ def test_the_arbiter_makes_a_worker_before_it_forks() -> None:
     assert list(inspect.signature(BaseWorker.__init__).parameters) == list(inspect.signature(Worker.__init__).parameters)
 
 
+def test_the_arbiter_queues_the_signals_that_a_new_worker_gets() -> None:
+    """Until the worker has its own handlers, in its copy of the arbiter."""
+    source = inspect.getsource(gunicorn.arbiter.Arbiter)
+    assert "signal.signal(s, self.signal)" in source
+    assert "self.SIG_QUEUE.put_nowait(sig)" in inspect.getsource(gunicorn.arbiter.Arbiter.signal)
+
+
 def test_a_reload_starts_the_new_workers_before_it_ends_the_old_ones() -> None:
     """So an old worker finds its successor booting."""
     source = inspect.getsource(gunicorn.arbiter.Arbiter.reload)

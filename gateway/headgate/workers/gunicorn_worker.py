@@ -13,9 +13,9 @@ If the younger worker ends while it boots, this one ignores the SIGTERM.
 Then it stops listening, moves its clients and finishes its requests, and ends. It has the shorter of `HEADGATE_DRAIN_S` and the
 rest of gunicorn's graceful_timeout for this.
 
-It relies on this private API of gunicorn. Each has a contract test. The arbiter creates a worker object before it forks.
-`alive` and signals ask a worker to end. `tmp.notify` is its heartbeat. Settings have their defaults. A reload waits with
-`reap_workers`. `reexec` executes START_CTX, and `reexec_pid` has the process id.
+It relies on this private API of gunicorn. Each has a contract test. The arbiter creates a worker object before it forks, and its
+handlers put signals into SIG_QUEUE. `alive` and signals ask a worker to end. `tmp.notify` is its heartbeat. Settings have their
+defaults. A reload waits with `reap_workers`. `reexec` executes START_CTX, and `reexec_pid` has the process id.
 """
 
 from __future__ import annotations
@@ -194,10 +194,12 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def init_process(self) -> None:
         """Start after the fork."""
         self._arbiter_state.scoreboard.begin(self._row.slot, os.getpid())
-        # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
-        signal.signal(signal.SIGTERM, self._end_unserved)
-        if self._arbiter_state.scoreboard.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
-            sys.exit(0)
+        inherited: Any = signal.getsignal(signal.SIGTERM)
+        self._end_on_signals()
+        queued = inherited.__self__.SIG_QUEUE  # of the signals since the fork, because the handler was the arbiter's
+        while not queued.empty():
+            if queued.get() in _STOPS:
+                self._end_unserved()
         from gevent import monkey
 
         if self.cfg.preload_app:  # set by a reload, because the arbiter checks only the first configuration
@@ -207,15 +209,14 @@ class Worker(BaseWorker):  # type: ignore[misc]
         super().init_process()
 
     def init_signals(self) -> None:
-        """Handle gunicorn's signals in greenlets. SIGTERM drains, SIGQUIT ends at once, and the arbiter handles Ctrl-C."""
-        from headgate.runtime.loop import Signal, on_signal
+        """End on gunicorn's signals. Once it serves, `run` drains on SIGTERM. The arbiter handles Ctrl-C."""
+        from headgate.runtime.loop import Signal
 
         super().init_signals()
         signal.set_wakeup_fd(-1)
         self._asked, self._at_once = Signal(), Signal()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._end_unserved)
-        on_signal(signal.SIGQUIT, self._end_at_once)
+        self._end_on_signals()
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
         """Handle the arbiter's signal after `timeout` seconds without a heartbeat."""
@@ -261,6 +262,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from .peer_workers import PeerWorkers, letters_of
 
         on_signal(signal.SIGTERM, self._terminate)
+        on_signal(signal.SIGQUIT, self._end_at_once)
         if not self.alive:
             return
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
@@ -378,6 +380,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def _move(self, state: State) -> None:
         self._arbiter_state.scoreboard.move(self._row.slot, state)
+
+    def _end_on_signals(self) -> None:
+        # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
+        for number in (signal.SIGTERM, signal.SIGQUIT):
+            signal.signal(number, self._end_unserved)
 
     def _end_unserved(self, *_: object) -> None:
         if self.alive:

@@ -354,16 +354,29 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
         gunicorn.stop()
 
 
-def test_gunicorn_stops_at_once_while_its_workers_start(redis_url: str, tmp_path: Path) -> None:
-    """Also before they have replaced the signal handlers that they inherit from their process manager."""
+WAITS_AFTER_THE_FORK = """
+import time
+from pathlib import Path
+def post_fork(server, worker):
+    while not Path("goes on").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("name", ["term", "int"])
+def test_gunicorn_stops_at_once_while_its_workers_start(redis_url: str, tmp_path: Path, name: str) -> None:
+    """Also when they have the signal handlers of their process manager."""
     (tmp_path / "slow").touch()
     (tmp_path / "slow_shop.py").write_text(LOADS_SLOWLY)
+    (tmp_path / "gunicorn.conf.py").write_text(WAITS_AFTER_THE_FORK)
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--graceful-timeout", "600")
     gunicorn = GunicornProcess(tmp_path, {"HEADGATE_REDIS_URL": redis_url}, (*arguments, "--no-control-socket", "slow_shop:app"))
     try:
         gunicorn._launch()
-        gunicorn.wait_for_line("Booting worker")
-        gunicorn.ask_to_stop()
+        wait_until(lambda: gunicorn.output.count("Booting worker") == 2, "both are forked", DEADLINE_S)
+        os.kill(gunicorn.pid, signal.Signals[f"SIG{name.upper()}"])
+        gunicorn.wait_for_line(f"Handling signal: {name}")
+        (tmp_path / "goes on").touch()
         assert gunicorn.wait_until_ended(DEADLINE_S) == 0
     finally:
         gunicorn.stop()

@@ -39,7 +39,7 @@ log = structlog.get_logger("headgate.revocation")
 CONNECT_TIMEOUT_S = 2.0
 # A link that leaves a PING unanswered for a second is dead.
 PING_INTERVAL_S, SILENT_S = 2.0, 3.0
-FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
+FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
 
 
 def _link(url: str, connect_timeout_s: float) -> SubscriberLink:

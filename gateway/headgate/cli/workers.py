@@ -28,9 +28,10 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     never_block()
     keeper: Keeper | None = None
     try:
+        environ = environment()
+        environ.pop("WEB_CONCURRENCY", None)  # gunicorn cannot be imported with a value that is no number
         from headgate.workers.gunicorn_worker import ArbiterState, graceful_timeout_s, run_arbiter
 
-        environ = environment()
         environ.update(overrides)
         file = read_file(environ, config, is_needed=with_consumers)
         path = file.path

@@ -124,7 +124,8 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     """One port, one private Redis, one health page, one set of counts; a killed worker comes back, a reload loses no request."""
     file = tmp_path / "headgate.toml"
     file.write_text("[settings]\nmax_subscriptions = 5\n")
-    gateway = start_gateway({"HEADGATE_PUBLISH_PER_S": "20"}, "--dev", "--workers", "2", "--config", str(file))
+    settings = {"HEADGATE_PUBLISH_PER_S": "20", "WEB_CONCURRENCY": "auto"}  # the second is gunicorn's, which takes only numbers
+    gateway = start_gateway(settings, "--dev", "--workers", "2", "--config", str(file))
     url = gateway.url
     data = tmp_path / "gateway-0" / "data"
 

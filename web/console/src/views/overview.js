@@ -78,7 +78,7 @@ export function overview({ line, history }) {
 
 /** @param {HTMLElement} target @param {import("../trouble.js").Trouble[] | null} found null: unknown yet @param {any} [frame] */
 function showTroubles(target, found, frame) {
-  const items = found?.length ? found : [{ severity: "good", text: found ? "Nothing is wrong." : "Waiting for the first numbers.", remedy: found ? calm(frame) : "" }];
+  const items = found?.length ? found : [{ severity: "good", text: found ? "Nothing is wrong." : "Waiting for the first numbers.", remedy: found ? calm(frame) : "They come within two seconds." }];
   const drawn = JSON.stringify(items);
   if (target.dataset.drawn === drawn) return;
   target.dataset.drawn = drawn;

@@ -14,7 +14,6 @@ from headgate.delivery.bus import actions as out
 from headgate.delivery.bus.feed import LATE_FENCES, MAX_EVENTS, Feed, State
 from headgate.delivery.bus.fence import IDLE_TICKS
 from headgate.delivery.bus.interest import LINGER_S
-from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
 from headgate.redis.lineage import Head
 from headgate.runtime.machine import IllegalStep
@@ -192,15 +191,6 @@ def test_the_offset_moves_when_events_have_been_handed_on_and_reached_when_they_
     assert (gateway.feed.offset, gateway.feed.reached) == (2, 2)
 
 
-def test_a_narrow_feed_takes_holes_for_events_that_nobody_here_needs() -> None:
-    """The log is not asked."""
-    gateway = Gateway("orders.1")
-    publish(gateway, 3, "bills.1")
-    offsets = publish(gateway, 2)
-    assert gateway.offsets == offsets
-    assert gateway.reads == 0
-
-
 def test_an_event_without_a_message_is_read_from_the_log_when_the_next_one_shows_the_hole() -> None:
     """Offsets of a whole feed follow each other."""
     gateway = Gateway("#")
@@ -224,19 +214,6 @@ def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
 
 
 # 3: a connection ---------------------------------------------------------------------------------------------------------
-
-
-@EITHER
-def test_events_that_the_log_no_longer_holds_are_told_in_one_gap(patterns: tuple[str, ...]) -> None:
-    """Cut off for longer than the retention: a gap for the lost offsets, then the rest."""
-    gateway = Gateway(*patterns, redis=ModelRedis(max_events=20))
-    publish(gateway, 10)
-    gateway.disconnect()
-    for _ in range(100):
-        gateway.redis.publish("orders.1")
-    gateway.connect()
-    assert gateway.only("gap") == [("gap", 11, 90, "trimmed")]
-    assert gateway.offsets == [*range(1, 11), *range(91, 111)]
 
 
 def test_a_log_that_ends_before_the_head_that_was_read_is_told_as_trimmed() -> None:
@@ -286,15 +263,6 @@ def test_the_fence_finds_an_event_that_nobody_heard_of_live() -> None:
     assert gateway.offsets == [1]
 
 
-def test_the_fence_moves_the_position_over_events_that_nobody_here_needs() -> None:
-    """The cursor of an idle client does not age out."""
-    gateway = Gateway("orders.1")
-    publish(gateway, 300, "bills.1")
-    assert gateway.feed.offset == 0
-    gateway.tick()
-    assert (gateway.feed.offset, gateway.offsets, gateway.only("gap")) == (300, [], [])
-
-
 def test_a_new_pattern_is_active_after_an_expedited_fence() -> None:
     """No tick is needed, and every event after the acknowledgement comes."""
     gateway = Gateway("orders.1")
@@ -324,15 +292,6 @@ def test_an_idle_log_has_a_fence_at_every_fifth_tick_only() -> None:
     assert gateway.feed.head == 1
     gateway.acquire("orders.1")
     assert fences(10) == 10
-
-
-def test_an_idle_gateway_notices_a_dead_connection_too() -> None:
-    """The unanswered fence is followed at every tick."""
-    gateway = Gateway()
-    gateway.deaf = True
-    for _ in range(IDLE_TICKS + LATE_FENCES + 2):
-        gateway.tick()
-    assert ("close", None) in gateway.told
 
 
 def test_two_late_fences_replace_the_connection() -> None:
@@ -378,14 +337,6 @@ def test_a_stall_of_the_gateway_is_one_late_fence_and_not_two(answered: bool) ->
     gateway.run()
     gateway.tick()
     assert (gateway.only("close") == []) is answered
-
-
-def test_ticks_follow_the_clock_and_not_the_fences() -> None:
-    """The time that a fence takes does not delay the verdict."""
-    gateway = Gateway("#")
-    gateway.feed.tick(100.0)
-    gateway.feed.tick(101.2)
-    assert gateway.feed.tick_due_s == 102.0
 
 
 def test_no_ping_breaks_into_commands_that_wait_for_room() -> None:
@@ -507,24 +458,6 @@ def test_an_older_library_that_cannot_be_replaced_goes_back_in_the_same_epoch() 
 
 # 6: messages that the log decides about ----------------------------------------------------------------------------------
 
-POISON = {
-    "a header cut short": (HEADER_TAG + b"0123456789abcdef 1", "invalid_event"),
-    "one byte above the limit": (b'"' + b"x" * 65535 + b'"', "payload_too_large"),
-    "not JSON": (b"hello", "not_serializable"),
-}
-
-
-@pytest.mark.parametrize(("message", "code"), POISON.values(), ids=POISON.keys())
-def test_a_poisoned_message_is_quarantined_and_the_good_ones_go_on(message: bytes, code: str) -> None:
-    """Straight into Redis, between two good events. Neither is lost, doubled or held up."""
-    gateway = Gateway("#")
-    gateway.redis.publish("orders.1")
-    gateway.redis.send("orders.1", message)
-    gateway.redis.publish("orders.1")
-    gateway.run()
-    assert [entry for entry in gateway.told if entry[0] != "deliver"] == [("quarantine", code)]
-    assert gateway.offsets == [1, 2]
-
 
 @pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "a b", "ä", "x" * 300, "1.2.3.4.5.6.7.8.9", 'a"]'])
 def test_a_channel_that_is_no_topic_is_quarantined_and_goes_to_nobody(topic: str) -> None:
@@ -533,21 +466,6 @@ def test_a_channel_that_is_no_topic_is_quarantined_and_goes_to_nobody(topic: str
     gateway.redis.send(topic, b"1")
     publish(gateway, 1)
     assert gateway.told == [("quarantine", "invalid_topic"), ("deliver", [("orders.1", 1, b"1")])]
-
-
-@EITHER
-@pytest.mark.parametrize("epoch", ["", "f" * 16], ids=["offset", "epoch"])
-def test_a_forged_header_is_quarantined_and_hides_nothing(patterns: tuple[str, ...], epoch: str) -> None:
-    """Taken at its word it would make every later event look like an old one. The log says where it stands, not a message."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 1)
-    gateway.redis.send("orders.1", header(epoch or gateway.redis.epoch, 1000) + b"0")
-    publish(gateway, 1)
-    assert gateway.told == [
-        ("deliver", [("orders.1", 1, b"1")]),
-        ("quarantine", InvalidEvent("header", "").code),
-        ("deliver", [("orders.1", 2, b"1")]),
-    ]
 
 
 def test_copies_through_overlapping_sources_come_once_and_the_next_publish_alike_too() -> None:
@@ -665,17 +583,6 @@ def test_an_event_of_a_user_comes_once_while_an_older_gateway_comes_and_goes(pat
     assert gateway.offsets == [*offsets, None]
     assert gateway.reads == 0
     assert [kind for kind, *_ in gateway.told if kind != "deliver"] == ["synced"]
-
-
-def test_a_first_library_that_cannot_be_replaced_is_a_fault() -> None:
-    """Events of users would be missing."""
-    gateway = Gateway("orders.1")
-    gateway.redis.configure = lambda *, sharded=False: gateway.redis.head()  # type: ignore[method-assign]
-    gateway.redis.downgrade()
-    gateway.disconnect()
-    gateway.connect()
-    assert gateway.only("close") == [("close", "bus_unavailable")]
-    assert gateway.feed.state is State.DOWN
 
 
 # 9: sharded channels in a Cluster -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from headgate.node.presence.leases import BACK_S, Leases
 from headgate.node.presence.own_members import GRACE_S, OwnMembers
 from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
-from headgate.node.presence.rooms import SETTLE_S, Rooms, read_meta
+from headgate.node.presence.rooms import Rooms, read_meta
 from headgate.node.presence.write_batches import MAX_CHANGES, WriteBatches
 from headgate.redis.presence_entries import LEASE_S, Beat, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
@@ -265,23 +265,6 @@ def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> Non
         assert names(room) == ["ana"]
 
 
-@pytest.mark.parametrize("word", [write_of("p2", 7, 8, 0, [], ["ana"]), write_of("p2", 0, 0, 0, [])], ids=["left", "dead"])
-def test_members_that_redis_has_lost_go_at_the_word_of_their_process_or_of_its_death(word: bytes) -> None:
-    """And are no longer held when their process writes them again."""
-    room = live_room()
-    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
-    room.doubt()
-    assert load(room, {}, 1.0)
-    assert not room.take(word)
-    assert (names(room), room.holds) == ([], False)
-    room.take(write_of("p3", 0, 7, 1, [["ben", 1, 5, 6, None]]))
-    room.doubt()
-    assert load(room, {}, 2.0)
-    assert room.take(write_of("p3", -1, 9, 2, []))
-    assert load(room, {"p3": (9, {"ben": entry(), "eve": entry()})}, 3.0)
-    assert (names(room), room.holds) == (["ben", "eve"], False)
-
-
 def test_the_word_that_nobody_is_left_counts_though_the_room_is_in_doubt_again() -> None:
     """Redis would lack them, and they would be held."""
     room = live_room()
@@ -402,22 +385,6 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
         rooms.page("s1", "t", "")
 
 
-def test_a_place_is_kept_while_a_client_may_be_back_at_a_process_that_we_do_not_hear() -> None:
-    """Without Redis, and for a while after it is there again."""
-    now = [0.0]
-    rooms = Rooms("n", Settings(max_presence_topics=5, max_presence_members=5), now_s=lambda: now[0])
-    rooms.prepare("s1", "t")
-    rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
-    rooms.gone("s1", in_order=False)
-    now[0] = 60.0
-    rooms.expire(None)
-    rooms.expire(60.0)
-    assert (rooms.members, rooms.next_end_s(None), rooms.next_end_s(60.0)) == (1, None, 60.0 + SETTLE_S)
-    now[0] = 60.0 + SETTLE_S
-    rooms.expire(60.0)
-    assert rooms.members == 0
-
-
 def test_meta_is_json_of_a_size_and_nothing_of_the_anonymous() -> None:
     """They have one name, and would overwrite each other's."""
     assert read_meta({"at": "door"}, "ana", 100) == '{"at":"door"}'
@@ -439,22 +406,6 @@ def test_many_watchers_are_told_in_turns() -> None:
     rooms.prepare("s", "t")
     rooms.enter("s", "t", Page("ana", "s"), "ana", None)
     assert list(rooms.notify()) == [0, 0, 0]
-
-
-def test_a_room_that_is_closed_while_others_are_told_keeps_nobody_from_being_told() -> None:
-    """The loop runs between two rooms, and the only client of the second leaves then."""
-    rooms = rooms_of()
-    pages = {topic: Page(topic, topic) for topic in ("first", "left", "last")}
-    for topic, page in pages.items():
-        rooms.prepare(topic, topic)
-        page.begin(rooms.watch(topic, topic, page))
-        rooms.enter(topic, topic, page, "ana", None)
-    writes = rooms.notify()
-    next(writes)
-    rooms.gone("left", in_order=True)
-    assert sum(writes) == 0
-    assert pages["last"].members is not None
-    assert set(pages["last"].members) == {"ana"}
 
 
 # Closing -----------------------------------------------------------------------------------------------------------------

@@ -232,4 +232,4 @@ def test_without_a_limit_nothing_is_told_or_asked() -> None:
     places.processes = 3
     places.changed("ana", 10**6)
     places.check("ana")
-    assert places.next_question() == ({}, [])
+    assert (places.next_question(), places.all_sent()) == (({}, []), {})

@@ -88,13 +88,6 @@ def attached(*patterns: str) -> Interest:
 # Sources -----------------------------------------------------------------------------------------------------------------
 
 
-@given(PATTERNS, st.sampled_from(TOPICS))
-def test_the_sources_of_a_pattern_bring_every_topic_that_it_matches(pattern: str, topic: str) -> None:
-    """Redis may send too much, never too little."""
-    if matches(pattern, topic):
-        assert any(brings(source, name) for source in sources(N, pattern) for name in channels(topic))
-
-
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
@@ -310,30 +303,6 @@ def test_a_source_outlives_its_last_client_by_a_moment() -> None:
     assert interest.active("orders.1")
     interest.release("orders.1", 20)
     assert interest.to_unsubscribe(20 + LINGER_S) == [topic_source("orders.1")]
-
-
-def test_a_source_is_not_dropped_before_it_is_synced() -> None:
-    """After a second request, its acknowledgement would look like the first one's."""
-    interest = attached()
-    interest.acquire("orders.1")
-    interest.to_subscribe()
-    interest.release("orders.1", 0)
-    assert interest.to_unsubscribe(LINGER_S) == []
-    interest.acknowledge(*topic_source("orders.1"))
-    assert interest.to_unsubscribe(LINGER_S) == []
-    interest.mark_synced(interest.acknowledged)
-    assert interest.to_unsubscribe(LINGER_S) == [topic_source("orders.1")]
-
-
-def test_a_glob_is_not_dropped_before_the_wider_one_that_replaces_it_is_synced() -> None:
-    """A pattern may be active through a glob of another client that has just left."""
-    interest = attached("orders.1", "orders.*")
-    assert interest.active("orders.1")
-    interest.release("orders.*", 0)
-    interest.acquire("#")
-    assert glob("orders.*") not in interest.to_unsubscribe(LINGER_S)
-    assert interest.active("orders.1")
-    assert settled(interest, LINGER_S) == EVERYTHING
 
 
 def test_only_so_many_sources_linger(monkeypatch: pytest.MonkeyPatch) -> None:

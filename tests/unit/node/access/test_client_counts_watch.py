@@ -149,12 +149,3 @@ def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedi
         process.table.close()
     levels = {entry["event"]: entry["log_level"] for entry in entries}
     assert levels == {"shared table out of reach": "warning", "shared table not left": "debug"}
-
-
-def test_without_a_limit_nothing_is_told_or_asked(server: SmallRedis) -> None:
-    """Not even at the first look, which reports everything."""
-    process = Process(server, most=0)
-    process.join()
-    process.table.turn()
-    process.table.turn()
-    assert table_key("clients", process.table.id) not in server.present()

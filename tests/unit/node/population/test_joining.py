@@ -12,7 +12,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.delivery.bus.interest import LINGER_S
 from headgate.errors import BusUnavailable, Unauthorized
 from headgate.events.wire.requests import Position
 from headgate.settings.settings import Settings
@@ -388,21 +387,6 @@ def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(
     gateway.publish(1, "back.1")
 
     assert [topic for topic, _, _ in client.wait_for_events(1)] == ["back.1"]
-
-
-def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway: GatewayOnModel) -> None:
-    """A channel each, and none when they have gone."""
-    requested = gateway.namespace.bus.feed.interest.requested
-    before = len(requested)
-    clients = [gateway.join({"subscriptions": [{"pattern": f"users.u{number}.#"}]}) for number in range(50)]
-    for client in clients:
-        assert client.welcome
-    assert len(requested) - before == 50
-    assert not any(command[0] == b"PSUBSCRIBE" for command in gateway.server.ran)
-    for client in clients:
-        client.leave()
-    gateway.clock.advance(LINGER_S + 3)
-    assert len(requested) == before
 
 
 # Resuming ----------------------------------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def names(room: Room) -> list[str]:
 
 def live_room() -> Room:
     """Return a room that has read a topic without members."""
-    room = Room("p1")
+    room = Room("p1", OwnMembers())
     assert load(room, {})
     return room
 
@@ -224,7 +224,7 @@ def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
 
 def test_messages_wait_while_redis_is_read_and_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that the reading has already are passed over; a hole among them means to read again."""
-    room = Room("p1")
+    room = Room("p1", OwnMembers())
     room.take(write_of("p2", 0, 1, 1, [["old", 1, 5, 6, None]]))
     room.take(write_of("p2", 3, 4, 2, [["ben", 1, 5, 6, None]]))
     assert load(room, {"p2": (3, {"ana": entry()}), "p1": (9, {"own": entry()})})
@@ -292,7 +292,9 @@ def test_many_members_are_merged_some_at_a_time() -> None:
     assert room.merge()
     assert len(room) == MERGED_AT_ONCE
     room.take(write_of("p2", 1, 2, count - 1, [], ["u0000"]))  # merged, and gone again
-    room.own_changed("u0400", entry(3))
+    for session in ("s1", "s2", "s3"):
+        room._own.enter(session, "u0400", None, now_ms=10)
+    room.own_changed("u0400")
     assert room.member("u0400") == Member("u0400", 4, 5, None)
     while room.merge():
         pass
@@ -303,7 +305,8 @@ def test_a_difference_has_a_size() -> None:
     """The rest comes with the next version."""
     room = live_room()
     for number in range(5):
-        room.own_changed(f"u{number}", entry())
+        room._own.enter(f"s{number}", f"u{number}", None, now_ms=10)
+        room.own_changed(f"u{number}")
     assert [member.user for member in room.take_changes(60)[0]] == ["u0", "u1"]
     assert (room.version, room.has_changes) == (1, True)
 

@@ -19,8 +19,9 @@ from itertools import islice
 
 import msgspec
 
-from headgate.redis.presence_entries import Entry, Member, Written, merge, read_entries
+from headgate.redis.presence_entries import Member, Written, merge, read_entries
 
+from .own_members import OwnMembers
 from .tables import IN_TOUCH_S, Message, Table, are_whole, brought_up
 
 MAX_WAITING = 10_000  # messages during a read; more of them start another read
@@ -31,7 +32,7 @@ _decode = msgspec.json.Decoder(Message).decode
 
 
 class Room:
-    """See the module.
+    """See the module. `own` are the members of this process.
 
     Attributes:
         is_live: whether the room has everything written, as far as this process knows. Otherwise it is loading.
@@ -40,10 +41,9 @@ class Room:
         was_live: whether it was live once, with all members merged.
     """
 
-    def __init__(self, process: str) -> None:
-        self._process = process
+    def __init__(self, process: str, own: OwnMembers) -> None:
+        self._process, self._own = process, own
         self.is_live = False
-        self._own: dict[str, Entry] = {}
         self._unmerged: dict[str, None] = {}
         self._tables: dict[str, Table] = {}  # of the other processes
         self._coming: dict[str, Table] = {}  # of the read in progress
@@ -61,12 +61,8 @@ class Room:
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 
-    def own_changed(self, user: str, entry: Entry | None) -> None:
-        """Set or remove the entry of a user at this process."""
-        if entry is None:
-            self._own.pop(user, None)
-        else:
-            self._own[user] = entry
+    def own_changed(self, user: str) -> None:
+        """Take the changed entry of a user at this process."""
         self._merge(user)
 
     def take(self, raw: bytes) -> bool:
@@ -251,8 +247,8 @@ class Room:
     def _merge(self, user: str) -> None:
         self._unmerged.pop(user, None)
         entries = [table.entries[user] for table in self._tables.values() if user in table.entries]
-        if user in self._own:
-            entries.append(self._own[user])
+        if (own := self._own.entry(user)) is not None:
+            entries.append(own)
         before, now = self._members.get(user), merge(user, entries)
         if now == before:
             return

@@ -62,7 +62,8 @@ class _OpenRoom:
     __slots__ = ("behind", "copy", "own", "room", "sessions", "watchers")
 
     def __init__(self, process: str, nth: int) -> None:
-        self.room, self.own = Room(process), OwnMembers()
+        self.own = OwnMembers()
+        self.room = Room(process, self.own)
         self.watchers: dict[str, Connection] = {}  # by session
         self.behind: dict[str, None] = {}  # sessions that need a reset
         self.sessions = 0  # clients with the topic
@@ -352,7 +353,7 @@ class Rooms:
     def _own_changed(self, topic: str, users: Iterable[str]) -> None:
         open_room = self._open[topic]
         for user in users:
-            open_room.room.own_changed(user, open_room.own.entry(user))
+            open_room.room.own_changed(user)
         self.writes.changed(topic, users)
         self._notify_later(topic)
 

@@ -157,31 +157,32 @@ class LogWriter:
         """Send events, optionally with a command that waits for them. Returns a reply for each."""
         key = str(commands[0][_KEY])
         self.check_library(key)
-        count = len(commands) - _waits(commands)
-        events, waits = commands[:count], commands[count:]
+        count = len(commands) - (commands[-1][0] != "FCALL")  # without a last command that waits for them
         entry = began = TRUSTED if self._entry == BATCH and count == 1 else self._entry
-        replies = self._exchange(key, entry, events, waits)
-        while entry in _NEXT_ENTRY and all(_is_no_right(reply) for reply in replies[:count]):
+        replies = self._exchange(key, entry, commands, count)
+        if not [reply for reply in replies if isinstance(reply, HeadgateError)]:
+            return replies
+        while entry in _NEXT_ENTRY and all(map(_is_no_right, replies[:count])):
             entry = _NEXT_ENTRY[entry]
-            replies = self._exchange(key, entry, events, waits)
-        if entry != began and not any(_is_no_right(reply) for reply in replies[:count]):
+            replies = self._exchange(key, entry, commands, count)
+        answers = replies[:count]
+        if entry != began and not any(map(_is_no_right, answers)):
             self._stay_with(entry)
         # A server that cannot write refuses all events, or all from some event on. So a retry keeps their order.
-        answers = replies[:count]
         first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
         if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
             raise answers[first]
         return replies
 
-    def _exchange(self, key: str, entry: str, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
-        """Send events by a function in one round trip. Returns a reply for each, and the replies of `waits`."""
-        gathered = in_batches(events) if entry == BATCH else []
-        calls: Sequence[Command] = [batch.command for batch in gathered] or events
+    def _exchange(self, key: str, entry: str, commands: Sequence[Command], count: int) -> list[Any]:
+        """Send `count` events by a function, and the command after them, in one round trip. Returns a reply for each."""
+        gathered = in_batches(commands[:count]) if entry == BATCH else []
+        calls: Sequence[Command] = [batch.command for batch in gathered] or commands[:count]
         if entry == STRICT:
-            calls = [_strict(call) for call in events]
-        calls = [*calls, *waits]
+            calls = [_strict(call) for call in calls]
+        calls = [*calls, *commands[count:]]
         replies = call_many(self._client, calls)
-        if any(is_missing(reply) for reply in replies):
+        if any(map(is_missing, replies)):
             ensure_loaded(self._client, key)
             replies = call_many(self._client, calls)
         if not gathered:
@@ -343,11 +344,6 @@ def _strict(command: Command) -> Command:
 
 def _is_no_right(reply: Any) -> bool:
     return isinstance(reply, BusRefused) and is_forbidden(reply)
-
-
-def _waits(batch: Sequence[Command]) -> int:
-    """Return how many commands (0 or 1) at the end of a batch wait for the others."""
-    return int(batch[-1][0] != "FCALL")
 
 
 class Batch(NamedTuple):

@@ -15,7 +15,8 @@ from headgate.auth.api_keys import PREFIX as KEY_PREFIX
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.settings.addresses.origins import authority_in_header, is_loopback, origin_in_header
+from headgate.node.access.origin import check_local_host
+from headgate.settings.addresses.origins import origin_in_header
 from headgate.transport.peer_address import address_of
 from headgate_server.api.gate import Gate
 
@@ -97,13 +98,10 @@ def _is_final(error: HeadgateError, handshake: Handshake | None) -> bool:
 def _refuse_other_sites() -> None:
     """Refuse a browser sent by another site, because development admits anyone on this machine, but no foreign page.
 
-    The Origin names the page's site, which must be on this machine. The Host is checked, too, because a page that rebinds its
-    DNS name cannot fake it. A page cannot send an Authorization header here without a preflight, so a request with one needs no
-    such check.
+    The Origin names the page's site, which must be on this machine, and the Host is checked, too. A page cannot send an
+    Authorization header here without a preflight, so a request with one needs no such check.
     """
-    authority = authority_in_header(request.host)
-    if authority is None or not is_loopback(authority[0]):
-        raise Forbidden("call from host", request.host)
+    check_local_host(request.host)
     shown = request.headers.get("Origin")
     origin = None if shown is None else origin_in_header(shown)
     if shown is not None and (origin is None or not origin.is_loopback):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headgate.errors import UnknownHost
+from headgate.errors import Forbidden, UnknownHost
 from headgate.settings.addresses import origins
 from headgate.settings.settings import EVERYWHERE, Settings
 from headgate.transport.http_answers import Answer, error_answer
@@ -115,6 +115,16 @@ def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) ->
     own = own_origin(environ, settings.proxies)
     listed = settings.allowed_origins or (() if own is None else (str(own),))
     return f"HEADGATE_ALLOWED_ORIGINS={','.join(dict.fromkeys((*listed, str(wanted))))}"
+
+
+def check_local_host(host: str) -> None:
+    """Refuse a request without a Host of this machine. A page that rebinds its DNS name cannot fake it.
+
+    Raises Forbidden.
+    """
+    authority = origins.authority_in_header(host)
+    if authority is None or not origins.is_loopback(authority[0]):
+        raise Forbidden("call from host", host)
 
 
 def own_origin(environ: Mapping[str, Any], proxies: int) -> origins.Origin | None:

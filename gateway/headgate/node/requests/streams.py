@@ -22,12 +22,11 @@ from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import GAP, PRESENCE, notice_packet
 from headgate.events.wire.requests import Position
 from headgate.events.wire.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
-from headgate.node.access.origin import readable_by_pages
+from headgate.node.access.origin import check_local_host, readable_by_pages
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import KEPT_OF_ENVIRON, Joining
 from headgate.runtime.logging import wire_form
 from headgate.runtime.loop import Signal
-from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.settings.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import STATUS_LINES, Answer, error_answer, http_error, status_of
@@ -211,10 +210,7 @@ class Streams:
             raise Forbidden("read a stream from", "a page of another site")
         if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):
             # Any page of this machine is admitted, but not a page from a name rebound to this machine.
-            host = str(environ.get("HTTP_HOST", ""))
-            authority = authority_in_header(host)
-            if authority is None or not is_loopback(authority[0]):
-                raise Forbidden("call from host", host)
+            check_local_host(str(environ.get("HTTP_HOST", "")))
 
 
 def _waited(later: Later, watch: PollWatch) -> Mapping[str, object]:

@@ -188,10 +188,7 @@ class Namespace:
         if end and last:
             events, next_ = self.search.page_back(pattern, min(last, end) + 1, epoch, limit)
             self._check_again(client, pattern)
-        return {
-            "events": _shown(events),
-            "before": None if next_ is None else {"epoch": epoch, "offset": next_},
-        }
+        return {"events": _shown(events), "before": None if next_ is None else {"epoch": epoch, "offset": next_}}
 
     def _wait_to_read(self, client: Client, pattern: str) -> None:
         """Wait until a client may read a page of the log for a pattern. Raises as `replay`."""
@@ -220,19 +217,14 @@ class Namespace:
         wanted = read_replay(request)
         self._wait_to_read(client, wanted.pattern)
         first, last = wanted.first, wanted.last
-        is_current = wanted.epoch is None or wanted.epoch == self.bus.epoch
-        end = last if is_current or wanted.epoch is None else self.search.end_of(wanted.epoch, last)
+        end = last if wanted.epoch in (None, self.bus.epoch) else self.search.end_of(wanted.epoch, last)
         epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None
         if end is not None and first <= end:
             events, next_ = self.search.page(Replay(wanted.pattern, first, min(last, end), epoch))
             self._check_again(client, wanted.pattern)
-        answer: dict[str, object] = {
-            "events": _shown(events),
-            "next": next_,
-            "epoch": epoch,
-        }
+        answer: dict[str, object] = {"events": _shown(events), "next": next_, "epoch": epoch}
         if next_ is None and (end is None or last > end):
             reason = GapReason.LOG_LOST if end is None else GapReason.ROLLED_BACK
             answer["gap"] = {"from": first if end is None else max(first, end + 1), "to": last, "reason": reason, "epoch": epoch}

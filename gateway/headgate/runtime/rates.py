@@ -17,7 +17,8 @@ class TokenBucket:
 
     def spend(self, now_s: float, count: int = 1) -> bool:
         """Take tokens and return True, or take none and return False if there are too few."""
-        self._settle(now_s)
+        tokens = self._tokens + (now_s - self._stamp_s) * self._per_s  # as `_settle`, without a call for each event
+        self._tokens, self._stamp_s = tokens if tokens < self._burst else self._burst, now_s
         if self._tokens < count:
             return False
         self._tokens -= count
@@ -74,7 +75,13 @@ class Rates:
     def spend(self, name: str, now_s: float, count: int = 1) -> float:
         """Count `count` and return 0, or count nothing and return the seconds to wait. `now_s` is monotonic."""
         bucket = self._bucket(name, now_s)
-        return 0.0 if bucket.spend(now_s, count) else bucket.wait_s(now_s, count)
+        if not bucket.spend(now_s, count):
+            return bucket.wait_s(now_s, count)
+        self._count(name, count)
+        return 0.0
+
+    def _count(self, name: str, count: int) -> None:
+        """Note what a name has spent."""
 
     def forget(self, name: str) -> None:
         """Forget a name. Idempotent."""

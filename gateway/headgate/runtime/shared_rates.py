@@ -60,12 +60,6 @@ class SharedRates(Rates):
             self._per_s, self.burst, self.per_s = per_s, burst, per_s
             self._buckets.clear()
 
-    def spend(self, name: str, now_s: float, count: int = 1) -> float:
-        wait_s = super().spend(name, now_s, count)
-        if not wait_s:
-            self._count(name, count)
-        return wait_s
-
     def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
         """Count one and return the seconds to wait for it, or count nothing and return None if they exceed `max_wait_s`."""
         wait_s = self._bucket(name, now_s).borrow(now_s, max_wait_s)

@@ -14,7 +14,8 @@ import msgspec
 
 from headgate.errors import LimitReached
 
-from .client import Client, call, call_all
+from .budget import Budget
+from .client import Client, call, call_all, place_of
 from .keys import API_KEYS
 
 # Some 400 bytes each. Concurrent calls at the limit may exceed it by a few.
@@ -52,6 +53,12 @@ def add(client: Client, key: StoredKey) -> None:
 def find(client: Client, key_id: str) -> StoredKey | None:
     """Return a key, or None if it is unknown or revoked. One round trip."""
     return _read(call(client, "HGET", API_KEYS, key_id))
+
+
+def find_within(client: Client, within_s: float, key_id: str) -> StoredKey | None:
+    """Return a key as `find`, within a budget. Fails at once while publishes with that budget do (budget.py)."""
+    with Budget(place_of(client, API_KEYS), within_s):
+        return find(client, key_id)
 
 
 def find_all(client: Client) -> list[StoredKey]:

@@ -16,8 +16,9 @@ import pytest
 
 from headgate import BusUnavailable, Publisher
 from headgate.errors import HeadgateError, NotDurable
+from headgate.redis import api_keys
 from headgate.redis.budget import Budget, Counted, count_with, left_s
-from headgate.redis.client import has_answered
+from headgate.redis.client import has_answered, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Receipt
@@ -63,6 +64,13 @@ def test_after_one_call_without_an_answer_every_call_fails_at_once(stopped: Embe
             lambda: other.revoke(user="ana"),
         ]
         assert [AT_ONCE in outcome(call) for call in calls] == [True] * len(calls)
+
+
+def test_an_api_key_is_not_asked_for_while_publishes_fail_at_once(stopped: EmbeddedRedis) -> None:
+    """Each publish over HTTP with a key would wait for it otherwise, as a gateway knows a key for a second only."""
+    with open_client(stopped.url) as client, Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
+        assert SILENT in outcome(lambda: publisher.publish("a", 1))
+        assert AT_ONCE in outcome(lambda: api_keys.find_within(client, BUDGET_S, "0123456789"))
 
 
 def test_a_check_of_schemas_that_asks_nothing_is_no_answer(stopped: EmbeddedRedis, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from headgate.runtime.logging import wire_form
 from headgate.runtime.metrics import REFUSED
 from headgate.runtime.periodic import PeriodicTask
 from headgate.runtime.rates import Rates
+from headgate.services.publisher import DEFAULT_TIMEOUT_S
 from headgate.settings.settings import Settings
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.socketio_face import SocketIOFace
@@ -76,7 +77,7 @@ class Access:
         cluster.table.on_lost = self.revocations.renew  # a flush breaks no connection
         self._periodic_redis, self._kept = cluster.periodic_redis, KeptKeys()
         self._checks = PeriodicTask(self.check_rights, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
-        keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
+        keys = ApiKeys(partial(api_keys.find_within, cluster.redis, DEFAULT_TIMEOUT_S), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)
         self.regranting = Regranting(sockets, namespaces, self.logins, self.admission, evictions, cluster.redis)

@@ -194,10 +194,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def init_process(self) -> None:
         """Start after the fork."""
         self._arbiter_state.scoreboard.begin(self._row.slot, os.getpid())
-        inherited: Any = signal.getsignal(signal.SIGTERM)
+        # The arbiter's handler, unless a hook of gunicorn has set another, queues the signals since the fork.
+        inherited = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
         self._end_on_signals()
-        queued = inherited.__self__.SIG_QUEUE  # of the signals since the fork, because the handler was the arbiter's
-        while not queued.empty():
+        queued: Any = getattr(inherited, "SIG_QUEUE", None)
+        while queued is not None and not queued.empty():
             if queued.get() in _STOPS:
                 self._end_unserved()
         from gevent import monkey

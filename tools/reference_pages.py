@@ -1,5 +1,7 @@
 """The reference pages generated from the code: docs/reference/commands.md, metrics.md and python.md.
 
+A method without a docstring, or whose docstring begins with "Internal:", is no part of the interface.
+
 `python -m tools.reference_pages` writes them; with `--check` it writes nothing and exits 1 if one differs from the code.
 """
 
@@ -121,12 +123,17 @@ def _class(name: str, thing: type) -> Iterator[str]:
     for attribute, value in vars(thing).items():
         if attribute.startswith("_") or dataclasses.is_dataclass(value):
             continue
-        if isinstance(value, property) and value.fget is not None and inspect.getdoc(value):
+        if isinstance(value, property) and value.fget is not None and _is_public(value):
             yield f"### `{name}.{attribute}`\n\n{_documented(value)}\n\n"
         elif isinstance(value, classmethod | staticmethod):
             yield from _function(f"{name}.{attribute}", getattr(thing, attribute), 3)
-        elif inspect.isfunction(value) and inspect.getdoc(value):
+        elif inspect.isfunction(value) and _is_public(value):
             yield from _function(f"{name}.{attribute}", value, 3)
+
+
+def _is_public(thing: object) -> bool:
+    doc = inspect.getdoc(thing)
+    return bool(doc) and not str(doc).startswith("Internal:")
 
 
 def _function(name: str, thing: Any, depth: int) -> Iterator[str]:

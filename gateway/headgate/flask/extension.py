@@ -176,7 +176,7 @@ class Headgate:
         return attached if self._gateway is None else self._gateway.settings
 
     def check_config(self) -> None:
-        """Raise SettingsError if settings in `app.config` have changed since `init_app` read them, and would have no effect."""
+        """Internal: raise SettingsError if settings in `app.config` have changed since `init_app` read them, without effect."""
         now = {} if self._app is None or self._given else variables_set(self._app.config)
         changed = sorted(name for name in now.keys() | self._config.keys() if now.get(name) != self._config.get(name))
         if changed:
@@ -345,7 +345,7 @@ class Headgate:
         return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
 
     def publishes_at_once(self, handshake: Handshake) -> Identity | None:
-        """Return the identity of an earlier handshake if neither `identify` nor `begin_publish` would wait or refuse it."""
+        """Internal: return the identity of an earlier handshake if neither `identify` nor `begin_publish` waits or refuses it."""
         gateway = self._gateway
         if gateway is None or gateway.publisher.checks_schemas:
             return None
@@ -361,7 +361,7 @@ class Headgate:
         traceparent: str | None = None,
         id_for_s: int | None = None,
     ) -> None:
-        """Publish an event of checked parts as `publish_each`, but without a wait. `done` gets its outcome in the hub.
+        """Internal: publish an event of checked parts as `publish_each`, but without a wait. `done` gets its outcome in the hub.
 
         Call `publishes_at_once` before. Raises LimitReached, Paused, PayloadTooLarge.
         """

@@ -468,7 +468,7 @@ class Publisher:
         traceparent: str | None,
         id_for_s: int | None,
     ) -> Prepared:
-        """Return a prepared event of checked parts, outside of any span, without a check of schemas. Never waits.
+        """Internal: return a prepared event of checked parts, outside of any span, without a check of schemas. Never waits.
 
         Raises PayloadTooLarge.
         """
@@ -504,11 +504,11 @@ class Publisher:
 
     @property
     def checks_schemas(self) -> bool:
-        """Whether events are checked against schemas, for which `prepare_each` may wait."""
+        """Internal: whether events are checked against schemas, for which `prepare_each` may wait."""
         return self._schemas is not None
 
     def refuse_while_stalled(self, namespace: str) -> None:
-        """Raise BusUnavailable while a call of this process with this limit probes a stalled Redis. Never waits."""
+        """Internal: raise BusUnavailable while a call of this process with this limit probes a stalled Redis. Never waits."""
         self._writer.refuse_while_stalled(namespace)
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:

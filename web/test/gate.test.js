@@ -931,8 +931,7 @@ describe("connection", () => {
   });
 
   it("leaves a gateway that drains only when its requests are answered, so that their outcomes are known", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const sent = gate.publish("a", 1);
     gateway.emit("status", { moving: { reason: "deploy", within_s: 0 } });
     await gateway.until(() => gate.status === "moving");
@@ -985,8 +984,7 @@ describe("connection", () => {
     const jwt = (exp) => `h.${btoa(JSON.stringify({ exp, iat: now }))}.s`;
     const [first, second] = [jwt(now + 1), jwt(now + 3600)];
     const tokens = [first, second];
-    open({ token: () => tokens.shift() });
-    await gateway.welcome();
+    await up({ token: () => tokens.shift() });
     assert.deepEqual(await gateway.answer("refresh"), { token: second });
   });
 
@@ -1014,8 +1012,7 @@ describe("connection", () => {
 
   it("asks the source at the next connect after a refresh with no token, null too", async () => {
     let asked = 0;
-    open({ token: () => `source${++asked}` });
-    await gateway.welcome();
+    await up({ token: () => `source${++asked}` });
     const refreshed = gate.refresh(null);
     assert.deepEqual(await gateway.answer("refresh"), { token: "source2" });
     await refreshed;
@@ -1035,8 +1032,7 @@ describe("connection", () => {
   });
 
   it("does not keep a token that the gateway refused on the live connection", async () => {
-    open({ token: "old" });
-    await gateway.welcome();
+    await up({ token: "old" });
     const refreshed = gate.refresh("bad");
     await gateway.answer("refresh", { ok: false, error: { code: "unauthorized", message: "no", retry: false } });
     await assert.rejects(refreshed, { code: "unauthorized" });
@@ -1179,8 +1175,7 @@ describe("connection", () => {
   });
 
   it("says what a refused request lacks, and blames versions only if the gateway does not know it", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     for (const [reason, message] of /** @type {[string, RegExp][]} */ ([["token: expected text", /There is no token to refresh with/], ["inbox: ids: the inbox has no item k/1", /k\/1\. Correct .* If the gateway does not know it/]])) {
       const refreshed = gate.refresh();
       await gateway.answer("refresh", { ok: false, error: { code: "invalid_request", message: `invalid request: ${reason}`, reason, retry: false } });

@@ -247,7 +247,7 @@ class HttpConnection:
             (rest, ends), self._rest = self._rest, None
             channel.begin(Part.ANSWER)
             channel.send(rest)
-            return not ends and self._ends_request(channel)
+            return not ends and self._begin_next(channel)
         if isinstance(request, BadRequest):
             HTTP_ENDED.labels("bad request").inc()
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
@@ -266,10 +266,10 @@ class HttpConnection:
                 return False
         finally:
             self._server.answering -= 1
-        return self._ends_request(channel)
+        return self._begin_next(channel)
 
-    def _ends_request(self, channel: Channel) -> bool:
-        """Go on to the next request."""
+    def _begin_next(self, channel: Channel) -> bool:
+        """Begin to wait for the next request. Returns True."""
         if self._parser.state is ParserState.WHOLE:
             self._parser.next_request()
         channel.begin(Part.IDLE)

@@ -84,7 +84,7 @@ def _exists(path: str, name: str) -> bool:
     source = _source(path)
     if path.endswith(".py"):
         return name.startswith("test_") and re.search(rf"^ *def {re.escape(name)}\(", source, re.MULTILINE) is not None
-    return re.search(rf"\b(?:it|test|describe)\((?P<quote>[\"'`]){re.escape(name)}(?P=quote)", source) is not None
+    return re.search(rf"\b(?:it|test|describe)\(\s*(?P<quote>[\"'`]){re.escape(name)}(?P=quote)", source) is not None
 
 
 @cache

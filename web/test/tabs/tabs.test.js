@@ -93,31 +93,37 @@ describe("tabs", () => {
     assert.ok(world.nowMs - beganMs <= 1000, `after ${world.nowMs - beganMs} ms`);
   });
 
-  for (const [what, ask, outcome] of /** @type {[string, (gate: any) => Promise<any>, any][]} */ ([
-    ["a request carried out once, of unknown outcome", (gate) => request(gate, "orders.price", 1), ({ code, parts }) => code === "outcome_unknown" && parts.name === "orders.price"],
-    ["an ephemeral publish sent once, and rejected", (gate) => gate.publish("orders.price", 1, { ephemeral: true }), { code: "timeout", parts: { request: "publish" } }],
-  ])) {
-    it(`have ${what} where the leader hangs before its answer is there`, async () => {
-      for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-      await until(live);
-      const [leader, follower] = ["leading", "following"].map((role) => gates.find(({ tabs }) => tabs.role === role));
-      for (const gate of [leader, follower]) {
-        let isOver = false;
-        void ask(gate).then(() => (isOver = true));
-        await until(() => isOver);
-      }
-      const lost = assert.rejects(ask(follower), outcome);
-      await until(() => gateway.asked.length === 3);
-      pages.get(leader).frozen = true;
-      const beganMs = world.nowMs;
+  /** A follower asks while its leader hangs. @param {(gate: any) => Promise<any>} ask @param {any} outcome of what is lost */
+  const withoutLeader = (ask, outcome) => async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const [leader, follower] = ["leading", "following"].map((role) => gates.find(({ tabs }) => tabs.role === role));
+    for (const gate of [leader, follower]) {
       let isOver = false;
-      void lost.finally(() => (isOver = true)).catch(() => {});
-      await until(() => isOver && follower.tabs.role === "leading");
-      await lost;
-      assert.ok(world.nowMs - beganMs < 5000, "with the connection, not after the time of a request");
-      assert.deepEqual([gateway.asked.length, new Set(gateway.asked).size], [3, 3]);
-    });
-  }
+      void ask(gate).then(() => (isOver = true));
+      await until(() => isOver);
+    }
+    const lost = assert.rejects(ask(follower), outcome);
+    await until(() => gateway.asked.length === 3);
+    pages.get(leader).frozen = true;
+    const beganMs = world.nowMs;
+    let isOver = false;
+    void lost.finally(() => (isOver = true)).catch(() => {});
+    await until(() => isOver && follower.tabs.role === "leading");
+    await lost;
+    assert.ok(world.nowMs - beganMs < 5000, "with the connection, not after the time of a request");
+    assert.deepEqual([gateway.asked.length, new Set(gateway.asked).size], [3, 3]);
+  };
+
+  it(
+    "have a request carried out once, of unknown outcome where the leader hangs before its answer is there",
+    withoutLeader((gate) => request(gate, "orders.price", 1), ({ code, parts }) => code === "outcome_unknown" && parts.name === "orders.price"),
+  );
+
+  it(
+    "have an ephemeral publish sent once, and rejected where the leader hangs before its answer is there",
+    withoutLeader((gate) => gate.publish("orders.price", 1, { ephemeral: true }), { code: "timeout", parts: { request: "publish" } }),
+  );
 
   it("keep a leader whose page is busy for half a second", async () => {
     for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });

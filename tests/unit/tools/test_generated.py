@@ -80,9 +80,9 @@ def test_what_the_page_lists_for_other_tools_stops_no_gateway(name: str) -> None
 
 
 # Of the Flask extension: for the servers that serve its application, and for decorators that return their function.
-INTERNAL = {"AnswererT", "Authenticator", "Authorizer", "Health", "Routes"}
+INTERNAL = {"AnswererT", "Authenticator", "Authorizer", "Routes"}
 # Python's own. MissingExtra is caught as an ImportError.
-PYTHON = {"Any", "Callable", "MissingExtra", "None", "RuntimeError", "TypeError", "ValueError"}
+PYTHON = {"Any", "Callable", "Mapping", "MissingExtra", "None", "RuntimeError", "TypeError", "ValueError"}
 
 
 def test_a_caller_can_import_what_a_public_function_returns_or_raises() -> None:

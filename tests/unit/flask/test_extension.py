@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from flask import Flask, current_app, url_for
 
-from headgate.auth.identity import Identity, PageRequest
+from headgate.auth.identity import Handshake, Identity, PageRequest
 from headgate.auth.repair import read_regrants
 from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
+from headgate.events.event import JsonText
 from headgate.flask.extension import SOCKET_PATH, Headgate
 from headgate.installation import install_command
 from headgate.settings.settings import Settings
@@ -54,6 +55,13 @@ def test_each_event_has_its_own_outcome(gate: Headgate) -> None:
     assert isinstance(outcomes[2], NotSerializable)
     assert outcomes[2].path == "$.total"
     gate.close()
+
+
+def test_a_process_without_browsers_publishes_nothing_in_the_loop(gate: Headgate) -> None:
+    """Each request waits for its own answer."""
+    assert gate.publishes_at_once(Handshake("notifications", {}, {})) is None
+    with pytest.raises(RuntimeError, match="gevent"):
+        gate.begin_publish(("orders.1", JsonText(b"1"), None), "notifications", lambda _: None, by="ana")
 
 
 def test_a_namespace_that_is_not_served_is_named(gate: Headgate) -> None:

@@ -1,8 +1,9 @@
-"""Tasks: packing and unpacking, and names that sort by time."""
+"""Tasks: packing and unpacking, names that sort by time, and what is returned of work that was not begun."""
 
 import msgspec
 import pytest
 
+from headgate.consumers.work.store import LeasedTask, back, done, held
 from headgate.consumers.work.task import Task, unpack
 
 
@@ -53,3 +54,17 @@ def test_any_key_makes_a_short_plain_name(key: str) -> None:
     assert len(name) < 80
     assert name.isascii()
     assert name.isprintable()
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_work_that_was_not_begun_is_returned_as_it_was_before_this_delivery(moving: bool) -> None:
+    """An entry of the log stays one, unless it may have become a task already."""
+    work = task()
+    entry = LeasedTask(work, "", 3, leased_in="e", moving=work.name if moving else "")
+    stored = LeasedTask(work, work.name, 3)
+
+    assert held(entry)[:5] == ("held", "e", "7-0", entry.moving, 3)
+    assert held(stored)[:5] == ("held", "", "", work.name, 3)
+    assert back(stored) == ("defer", work.name, "+0", 0, 2, work.pack())
+    assert back(entry) == ((*done(entry), *back(stored)) if moving else ("back", "e", "7-0", 2))
+    assert done(entry) == ("ack", "e", "7-0", *done(stored)) if moving else ("ack", "e", "7-0")

@@ -126,15 +126,17 @@ class Runner:
         while True:
             try:
                 check_primary(store.client)
+                group_ms = 0  # as of a group that is not open
                 if time.monotonic() >= next_tick_s:
                     group_ms = store.tick(*watch.words())
                     watch.observe(group_ms)
-                    if group_ms:  # 0 if the group is not open
+                    if group_ms:
                         give_word(store.client, group, name)
-                        self._measure(store)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:
                     worker.keep(store)
+                if group_ms:  # last, since a fault of this must not end a lease
+                    self._measure(store)
             except (BusUnavailable, BusRefused) as error:
                 self._log("consumer waits for Redis", reason=error.message)
             if self._ended.wait(min(KEEP_EVERY_S, self._spec.runner.lease_s / 3)):

@@ -165,7 +165,9 @@ class QueuedStream(io.TextIOBase):
             else:
                 following = None
                 failed = 0
-            if self._dropped and not failed and not isinstance(following, bytes):
+            # Lines may have come while it was written. They were queued before others were dropped.
+            is_last = queue.empty() if following is None else not isinstance(following, bytes)
+            if self._dropped and not failed and is_last:
                 self._report(sleep)
             if not isinstance(first, bytes):
                 first.put(None)

@@ -1,5 +1,6 @@
 """Standard output and error of a serving process: no write waits, and dropped lines are counted and reported."""
 
+import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from headgate.runtime import standard_streams
 from headgate.runtime.metrics import OUTPUT_LINES_DROPPED
 from headgate.runtime.standard_streams import MAX_QUEUED_BYTES, QueuedStream
+from tests.support.redis_server import wait_until
 
 DEADLINE_S = 30.0
 LINE = "x" * 99 + "\n"
@@ -36,14 +38,18 @@ def read(descriptor: int, until: bytes) -> str:
     return data.decode()
 
 
-def test_a_pipe_that_nobody_reads_holds_up_no_write(pipe: tuple[int, int]) -> None:
-    """The queue is bounded; its lines come in order once they are read, and a line says exactly how many are missing."""
+@pytest.mark.parametrize("waits_with_all", [False, True])
+def test_a_pipe_that_nobody_reads_holds_up_no_write(pipe: tuple[int, int], waits_with_all: bool) -> None:
+    """The queue is bounded; its lines come in order once they are read, and a last one says exactly how many are missing."""
     reading, writing = pipe
     stream = QueuedStream(writing, "test")
     before = dropped("full")
     number = 3 * MAX_QUEUED_BYTES // len(LINE)
+    full = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ) // len(LINE)
     for each in range(number):
         stream.write(f"{each:099}\n")
+        if waits_with_all and each == full:
+            wait_until(stream._queue.empty, "the thread to wait with the last line")
     assert not stream.drain(0)
     lines = read(reading, b"dropped").splitlines()
     missing = int(re.findall(r"^headgate: (\d+) line", lines[-1])[0])

@@ -124,52 +124,6 @@ class HttpConnection:
         if not self.is_taken:
             spawn(self.serve)
 
-    def _begin_in_hub(self) -> bool:
-        """Begin to answer a request like the last one, while `serve` waits for it; return False to leave it to `serve`."""
-        server, channel, routed, arrivals = self._server, self._channel, self._routed, self._peer.arrivals
-        if channel is None or routed is None or arrivals is None or not channel.awaits_request:
-            return False
-        if self.is_reserved or not isinstance(routed.route, BeginsInHub):
-            return False
-        try:
-            data = self._peer.recv(READ_BYTES)
-        except OSError:
-            return False  # `serve` gets the same error
-        body = self._parser.repeated(data)
-        answer: Answer | bool = False
-        if body is not None:
-            server.connections.work(self)  # so that a newer connection does not end it
-            answer = server.admission.refusal(self, routed.environ) or routed.route.begin(routed, body, self._answered)
-        if answer is False:
-            channel.early = data
-            return False
-        server.on_request()
-        server.answering += 1
-        arrivals.hold()
-        if isinstance(answer, Answer):
-            self._answered(answer)
-        return True
-
-    def _answered(self, answer: Answer) -> None:
-        """Write the answer of a request that began in the hub. In the hub."""
-        server, channel, routed, arrivals = self._server, self._channel, self._routed, self._peer.arrivals
-        server.answering -= 1
-        if channel is None or routed is None or arrivals is None:
-            return  # the greenlet was killed
-        ends = answer.closes or _ends_after(server, routed.head)
-        data = answer.to_bytes(time.time(), close=ends)
-        try:
-            sent = self._peer.send(data)
-        except OSError:
-            sent = 0  # `serve` gets the same error
-        channel.sent_bytes += sent
-        if ends or sent < len(data):
-            self._rest, channel.early = (data[sent:], ends), b""
-            arrivals.end()
-        else:
-            server.admission.between_requests(self)
-            arrivals.go_on()
-
     def _stop_watcher(self) -> None:
         if self._watcher is not None and self._timer is not None:
             self._watcher.close()
@@ -184,7 +138,7 @@ class HttpConnection:
         server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
         channel = self._channel = Channel(peer, self._parser, limits, lambda: server.connections.wait(self), waited_s)
-        peer.first = self._begin_in_hub
+        peer.first = partial(_begin_in_hub, self)
         try:
             with suppress(OSError):
                 set_options(peer.sock, limits.send_buffer_bytes)
@@ -247,7 +201,7 @@ class HttpConnection:
             (rest, ends), self._rest = self._rest, None
             channel.begin(Part.ANSWER)
             channel.send(rest)
-            return not ends and self._begin_next(channel)
+            return not ends and _begin_next(self, channel)
         if isinstance(request, BadRequest):
             HTTP_ENDED.labels("bad request").inc()
             if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
@@ -266,15 +220,7 @@ class HttpConnection:
                 return False
         finally:
             self._server.answering -= 1
-        return self._begin_next(channel)
-
-    def _begin_next(self, channel: Channel) -> bool:
-        """Begin to wait for the next request. Returns True."""
-        if self._parser.state is ParserState.WHOLE:
-            self._parser.next_request()
-        channel.begin(Part.IDLE)
-        self._server.admission.between_requests(self)
-        return True
+        return _begin_next(self, channel)
 
     def _hand_over(self) -> bool:
         """Hand the connection to the owner of its next request's session; return whether it took it. Switches greenlets."""
@@ -346,6 +292,65 @@ class HttpConnection:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
         return not self.is_taken and channel.finish() and not exchange.ends
+
+
+def _begin_in_hub(connection: HttpConnection) -> bool:
+    """Begin to answer a request like the last one, while `serve` waits for it; return False to leave it to `serve`."""
+    server, channel, routed, arrivals = connection._server, connection._channel, connection._routed, connection._peer.arrivals
+    if channel is None or routed is None or arrivals is None or not channel.awaits_request:
+        return False
+    if connection.is_reserved or not isinstance(routed.route, BeginsInHub):
+        return False
+    try:
+        data = connection._peer.recv(READ_BYTES)
+    except OSError:
+        return False  # `serve` gets the same error
+    body = connection._parser.repeated(data)
+    answer: Answer | bool = False
+    if body is not None:
+        server.connections.work(connection)  # so that a newer connection does not end it
+        answer = server.admission.refusal(connection, routed.environ) or False
+        if not answer:
+            answer = routed.route.begin(routed, body, partial(_answered, connection))
+    if answer is False:
+        channel.early = data
+        return False
+    server.on_request()
+    server.answering += 1
+    arrivals.hold()
+    if isinstance(answer, Answer):
+        _answered(connection, answer)
+    return True
+
+
+def _answered(connection: HttpConnection, answer: Answer) -> None:
+    """Write the answer of a request that began in the hub. In the hub."""
+    server, channel, routed, arrivals = connection._server, connection._channel, connection._routed, connection._peer.arrivals
+    server.answering -= 1
+    if channel is None or routed is None or arrivals is None:
+        return  # the greenlet was killed
+    ends = answer.closes or _ends_after(server, routed.head)
+    data = answer.to_bytes(time.time(), close=ends)
+    try:
+        sent = connection._peer.send(data)
+    except OSError:
+        sent = 0  # `serve` gets the same error
+    channel.sent_bytes += sent
+    if ends or sent < len(data):
+        connection._rest, channel.early = (data[sent:], ends), b""
+        arrivals.end()
+    else:
+        server.admission.between_requests(connection)
+        arrivals.go_on()
+
+
+def _begin_next(connection: HttpConnection, channel: Channel) -> bool:
+    """Begin to wait for the next request. Returns True."""
+    if connection._parser.state is ParserState.WHOLE:
+        connection._parser.next_request()
+    channel.begin(Part.IDLE)
+    connection._server.admission.between_requests(connection)
+    return True
 
 
 def _end_silent(connection: HttpConnection) -> None:

@@ -122,7 +122,8 @@ def test_of_many_threads_one_probes_and_the_answer_lets_all_publish(stopped: Emb
     """Threads that go on publishing. After the first timeouts one waits for its budget, and all others fail at once."""
     with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher, ThreadPoolExecutor(20) as pool:
         first = list(pool.map(lambda number: outcome(lambda: publisher.publish("a", number)), range(20)))
-        assert all(SILENT in each or AT_ONCE in each for each in first)
+        # There are fewer connections than threads, and some may end their wait for one at the same moment.
+        assert all(SILENT in each or AT_ONCE in each or "connections of this process are in use" in each for each in first)
         probed = threading.Event()
         waited: list[str] = []
 

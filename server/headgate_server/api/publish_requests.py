@@ -92,7 +92,7 @@ def _begin(begin: Begin, request: RoutedRequest, body: bytes, done: Callable[[An
 
     try:
         return begin(environ, request.known, body, answered)
-    except Exception as error:  # noqa: BLE001 - told
+    except Exception as error:  # noqa: BLE001 - becomes the answer
         return _failure(error, environ)
 
 

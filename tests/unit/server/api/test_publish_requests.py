@@ -161,7 +161,7 @@ def test_an_answer_is_the_same_below_and_in_flask(name: str, monkeypatch: pytest
 
 
 def test_the_hub_answers_an_event_whose_head_has_passed_before() -> None:
-    """No greenlet is needed for it; only one whose namespace is another's, and one that comes in pieces, need theirs."""
+    """The loop answers it. A request for another namespace, or in pieces, is left to the greenlet."""
     for name, begun in (("one after the other, until the rate is reached", 2), ("half of one after an event", 0)):
         gate = RecordingGate(identity=Identity("ana", publish=("orders.#",)))
         assert served(REQUESTS[name], gate, below=True).count(b"HTTP/1.1 201 ") == len(gate.published)

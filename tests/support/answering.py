@@ -16,14 +16,23 @@ _COMMAND = re.compile(rb"\*\d+\r\n\$")
 
 
 @contextmanager
-def answering_each(reply: bytes, context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Answer every command with `reply`, as something that is like Redis, over TLS if there is a context; give the URL."""
+def answering_each(
+    reply: bytes, context: ssl.SSLContext | None = None, *, lost: bytes = b"\0", then: bytes = b""
+) -> Iterator[str]:
+    """Answer every command with `reply`, as something that is like Redis, over TLS if there is a context; give the URL.
+
+    A connection that sends `lost` ends without an answer, and every later command is answered with `then`.
+    """
+    replies = [reply]
 
     def serve(connection: socket.socket) -> None:
         with connection, suppress(OSError):
             spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
             while sent := spoken.recv(65536):
-                spoken.sendall(reply * len(_COMMAND.findall(sent)))
+                if lost in sent and replies[0] != then:
+                    replies[0] = then
+                    return
+                spoken.sendall(replies[0] * len(_COMMAND.findall(sent)))
 
     with _listening(lambda connection: threading.Thread(target=serve, args=(connection,), daemon=True).start()) as address:
         yield f"redis{'s' * (context is not None)}://{address}/0"

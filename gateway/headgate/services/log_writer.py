@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 from weakref import WeakSet
 
 from headgate.auth.revocation import revoke
@@ -22,7 +22,7 @@ from headgate.redis.client import at, call, call_at, call_many, database_number,
 from headgate.redis.cluster import shown_command
 from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, Replicas, count_online
-from headgate.redis.faults import refused, reply_error
+from headgate.redis.faults import refused, reply_error, unavailable
 from headgate.redis.functions import VERSION, call_function, ensure_loaded, is_missing
 from headgate.redis.inbox import InboxPage, inbox_reader, read_current
 from headgate.redis.keys import STRICT, TRUSTED, head_key, live_channel, log_key, namespace_of
@@ -121,12 +121,18 @@ class LogWriter:
         """Send, and send once more without an answer. Redis recognizes a repeated command by its id.
 
         While Redis reports a failover, it keeps sending within the caller's budget (budget.py). Each attempt uses new
-        connections, because after a failover the old ones lead to a former primary.
+        connections, because after a failover the old ones lead to a former primary. A refusal of a repeated command says
+        nothing about the earlier attempts, so it becomes BusUnavailable.
         """
-        pause_s, once_more = 0.0, True
+        pause_s, once_more, is_repeated = 0.0, True, False
         while True:
             try:
-                return send(commands)
+                reply = send(commands)
+                return cast(R, [*map(_unknown, reply)]) if is_repeated and isinstance(reply, list) else reply
+            except BusRefused as error:
+                if is_repeated:
+                    raise _unknown(error) from error
+                raise
             except BusUnavailable as error:
                 left = left_s()
                 if left is not None and left <= pause_s:
@@ -135,6 +141,7 @@ class LogWriter:
                     if not once_more:
                         raise
                     once_more = False
+                is_repeated = True
             # Outside the handler, so that the traceback does not contain every attempt.
             drop_idle(self._client)
             if pause_s:
@@ -344,6 +351,16 @@ def _strict(command: Command) -> Command:
 
 def _is_no_right(reply: Any) -> bool:
     return isinstance(reply, BusRefused) and is_forbidden(reply)
+
+
+def _unknown(reply: Any) -> Any:
+    """Return BusUnavailable for the refusal of a repeated command, and any other reply unchanged."""
+    if not isinstance(reply, BusRefused):
+        return reply
+    unknown = unavailable(f"{reply.parts['reason']}; an earlier attempt may have succeeded", reply.redis_code)
+    for note in getattr(reply, "__notes__", ()):
+        unknown.add_note(note)
+    return unknown
 
 
 class Batch(NamedTuple):

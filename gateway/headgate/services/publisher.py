@@ -276,9 +276,9 @@ class Publisher:
             SchemaViolation: the data violates a schema of its topic, and `schema_check` is "refuse"; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis refused it (out of memory, no permission, …); nothing was published.
-            BusUnavailable: no answer within `timeout_s`, or no server takes it in time; it may have been published. Publish it
-                again with the same id while the id counts. If it raises at once after an earlier call without an answer,
-                nothing was sent.
+            BusUnavailable: no answer within `timeout_s`, no server takes it in time, or Redis refused the second attempt; it may
+                have been published. Publish it again with the same id while the id counts. If it raises at once after an earlier
+                call without an answer, nothing was sent.
             NotDurable: it is published, but `durable` is not met within eight tenths of `timeout_s`. The error has the receipt.
                 To keep waiting, publish it again with the same id while the id counts.
             InvalidRequest: `user`, `by`, `durable` or `id_for_s` is invalid; nothing was published.

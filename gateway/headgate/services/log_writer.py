@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from headgate.auth.revocation import revoke
@@ -128,11 +128,17 @@ class LogWriter:
         while True:
             try:
                 reply = send(commands)
-                return cast(R, [*map(_unknown, reply)]) if is_repeated and isinstance(reply, list) else reply
+                refusal = isinstance(reply, list) and next((each for each in reply if isinstance(each, BusRefused)), None)
+                if is_repeated and refusal:
+                    raise refusal
+                return reply
             except BusRefused as error:
-                if is_repeated:
-                    raise _unknown(error) from error
-                raise
+                if not is_repeated:
+                    raise
+                unknown = unavailable(f"{error.parts['reason']}; an earlier attempt may have succeeded", error.redis_code)
+                for note in getattr(error, "__notes__", ()):
+                    unknown.add_note(note)
+                raise unknown from error
             except BusUnavailable as error:
                 left = left_s()
                 if left is not None and left <= pause_s:
@@ -351,16 +357,6 @@ def _strict(command: Command) -> Command:
 
 def _is_no_right(reply: Any) -> bool:
     return isinstance(reply, BusRefused) and is_forbidden(reply)
-
-
-def _unknown(reply: Any) -> Any:
-    """Return BusUnavailable for the refusal of a repeated command, and any other reply unchanged."""
-    if not isinstance(reply, BusRefused):
-        return reply
-    unknown = unavailable(f"{reply.parts['reason']}; an earlier attempt may have succeeded", reply.redis_code)
-    for note in getattr(reply, "__notes__", ()):
-        unknown.add_note(note)
-    return unknown
 
 
 class Batch(NamedTuple):

@@ -183,7 +183,7 @@ py-test-together: $(DEV) build
 
 # Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait. `make faults`
 # measures their figures, one after the other. The longest begin, or one would run alone at the end.
-LONG_FAULTS := $(patsubst %,tests/fault/test_%.py,f34_primary_moves f31_slow_http mixture f25_end_of_log_lost f38_unread_output f26_whole_gateway)
+LONG_FAULTS := $(patsubst %,tests/fault/test_%.py,f34_primary_moves f31_slow_http mixture f38_unread_output f26_whole_gateway)
 py-test-alone: $(DEV) build
 	@$(PART) begin $@ "Python: faults"
 	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
@@ -269,7 +269,7 @@ faults: $(DEV) build ## The whole fault suite at full load, and its figures into
 	@$(BIN)/python -m pytest -m nightly tests/fault $(ARGS)
 
 nightly: $(DEV) build chromium ## The full form of what the test command leaves out or shortens, in browsers and packages (CI does so every night)
-	@$(BIN)/python -m pytest -m nightly tests/e2e tests/integration/delivery tests/integration/node tests/integration/packaging tests/integration/presence \
+	@$(BIN)/python -m pytest -m nightly tests/e2e tests/integration/node tests/integration/packaging tests/integration/presence \
 		tests/integration/workers tests/unit/redis tests/unit/tools $(ARGS)
 	@cd web && HEADGATE_NIGHTLY=1 node --test $(NODE_TEST) test/types.test.js test/package.test.js
 

@@ -94,12 +94,6 @@ def feed(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def patterns(feed: str) -> tuple[str, ...]:
-    """The patterns of a listener without a gateway."""
-    return ("#",) if feed == "whole" else ("orders.*", "bills.1")
-
-
-@pytest.fixture
 def start_swarm(site: Site, feed: str) -> Iterator[Callable[..., Swarm]]:
     """Connect the load's clients: `start_swarm(overflow="drop")`. They end with the test."""
     started: list[Swarm] = []

@@ -276,7 +276,7 @@ class BrowserClient(asyncio.BufferedProtocol):
             if body["reason"] == "rolled_back":
                 self.epoch, self.offset = epoch, first - 1
                 self._past_end = None if self._past_end is None else min(self._past_end, first - 1)
-            elif body["to"] is not None:
+            elif body["reason"] == "trimmed":
                 self.offset = max(self.offset, body["to"])
         elif name == "cursor":
             entries.append(Moved(now_s, body["epoch"], body["offset"]))

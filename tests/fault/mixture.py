@@ -110,9 +110,10 @@ class Piece:
     def kinds(self) -> Kinds:
         """The possible faults here."""
         ground = self._ground
-        at_once = {"everything": list(self._at_once), "grounds": list(ground.at_once), "losses": list(ground.losing)}
-        lasting = list(self._lasting) if self._size.only == "everything" else [STORM, *ground.lasting]
-        return Kinds(at_once[self._size.only], lasting, list(self._paused), list(self._calm), ground.needed)
+        at_once, lasting = list(self._at_once), list(self._lasting)
+        if self._size.only_losses:
+            at_once, lasting = list(ground.losing), [STORM, *ground.lasting]
+        return Kinds(at_once, lasting, list(self._paused), list(self._calm), ground.needed)
 
     def __enter__(self) -> Piece:
         site, ground = self._site, self._ground

@@ -7,7 +7,6 @@ random numbers for its details.
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 # How many steps are something that lasts, in which other things may happen.
 LASTING_SHARE = 0.4
@@ -45,8 +44,8 @@ class Size:
     pauses: int
     pause_s: float
     in_a_pause: int
-    only: Literal["everything", "grounds", "losses"] = "everything"
-    """`grounds`: the faults of the ground, and a storm; `losses`: those of them that lose the end of the log."""
+    only_losses: bool = False
+    """Of the faults at once those that lose the end of the log; of lasting ones a storm, and those of the ground."""
 
 
 def draw(seed: int, number: int, kinds: Kinds, size: Size) -> list[Step]:

@@ -7,18 +7,49 @@ say no more than that. It refuses all later ones.
 import itertools
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from headgate.errors import BusRefused, NotDurable
+from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher, Receipt
 from tests.fault.figures import Figures
 from tests.fault.site import Load
-from tests.fault.test_f25_end_of_log_lost import NAMESPACE, Account, log_of
 from tests.support.bus_here import BusHere, StartRedisBus
 from tests.support.redis_process import RedisProcess
 
+NAMESPACE = "notifications"
 BEHIND = 20
+
+
+class Account:
+    """All reports of the listener, replayed: the events of its clients, and the reports to them.
+
+    Attributes:
+        line: the events by offset, as the clients have them now.
+        rolled_back: events that were handed on, and reported as rolled back.
+    """
+
+    def __init__(self, told: list[list[Any]]) -> None:
+        self.line: dict[int, str] = {}
+        self.rolled_back: list[str] = []
+        for kind, *rest in told:
+            if kind == "route":
+                for _, offset, data in rest[0]:
+                    assert offset > max(self.line, default=0), f"{offset} is not above all that came before"
+                    self.line[offset] = data
+            elif kind == "line_changed":
+                (end,) = rest
+                self.rolled_back += [self.line.pop(offset) for offset in sorted(self.line) if offset > end]
+            else:
+                assert kind in ("bus", "fenced"), (kind, rest)
+
+
+def log_of(redis: RedisProcess) -> dict[int, str]:
+    """Return the data of all events in the log, by offset."""
+    entries = redis.call("XRANGE", log_key(NAMESPACE), "-", "+")
+    return {int(entry_id.partition(b"-")[0]): fields[b"data"].decode() for entry_id, fields in entries}
 
 
 def publish_until_refused(publisher: Publisher, word: str) -> list[tuple[Receipt, str]]:

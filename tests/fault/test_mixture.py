@@ -28,11 +28,11 @@ LOADS = {
     "full": Load("mixture", gateways=2, clients=200, per_s=50, payload_bytes=100, offline_s=2),
 }
 SIZES = {
-    "short": Size(pieces=1, steps=2, pauses=1, pause_s=1, in_a_pause=1, only="grounds"),
+    "short": Size(pieces=1, steps=4, pauses=1, pause_s=1, in_a_pause=1),
     "full": Size(pieces=3, steps=40, pauses=2, pause_s=30, in_a_pause=8),
 }
 # F25 and F26: the end of the log lost a thousand times, with few browsers.
-TRIALS = Size(pieces=40, steps=25, pauses=0, pause_s=0, in_a_pause=0, only="losses")
+TRIALS = Size(pieces=40, steps=25, pauses=0, pause_s=0, in_a_pause=0, only_losses=True)
 TRIALS_LOAD = Load("trials", gateways=2, clients=16, per_s=40, payload_bytes=100, offline_s=1)
 # Small, so that a browser that stops reading for a second or two has a full queue.
 SETTINGS: dict[str, Any] = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
 
 import msgspec
 
@@ -152,14 +151,15 @@ class _Search:
     def trace(self, wanted: str) -> Trace:
         head = EventLog(self._namespace, self._client, 0).head("")
         lineage = head.lineage or Lineage(head.epoch, {}, {})
-        offset, fields = _find(self._client, self._namespace, wanted, head.offset, self._late, self._charge)
+        offset, fields = self._find(wanted, head.offset)
         topic = fields.get(b"topic", b"").decode("ascii", "replace")
         time_ms = time_or_zero(fields.get(b"time", b""))
         event_id = fields.get(b"id", b"").decode("utf-8", "replace")
         epoch, size = epoch_of(lineage, offset), len(fields.get(b"data", b""))
-        text = fields.get(b"traceparent")
+        name, text = fields.get(b"publisher"), fields.get(b"traceparent")
+        by = None if name is None else shown_name(operators_name(name.decode("ascii", "replace")))
         parent = None if text is None else read_traceparent(text.decode("ascii", "replace"), "log")
-        trace = Trace(self._namespace, epoch, offset, topic, event_id, time_ms, size, head.offset, _by(fields), parent)
+        trace = Trace(self._namespace, epoch, offset, topic, event_id, time_ms, size, head.offset, by, parent)
         steps: dict[str, Callable[[Trace], None]] = {
             GATEWAYS: lambda trace: self._ask_gateways(trace, lineage),
             BROWSERS: self._ask_browsers,
@@ -184,6 +184,30 @@ class _Search:
             trace.notes.append(f"Redis was too slow, or refused: not known is {', '.join(trace.unknown)}.")
         return trace
 
+    def _find(self, wanted: str, newest: int) -> tuple[int, Mapping[bytes, bytes]]:
+        """Return offset and fields of the event at that offset, or of the newest with that id."""
+        try:
+            search = IdSearch(self._client, self._namespace, wanted, self._charge)
+        except UnicodeEncodeError:
+            raise NoSuchEvent(f"no event's id: {wanted[:80]!a} is not Unicode") from None
+        if is_offset(wanted) and (fields := self._fields(int(wanted))):
+            return int(wanted), fields
+        for offset in search.offsets(MAX_EVENTS, late=self._late):
+            if fields := self._fields(offset):
+                return offset, fields
+        missing, among = f"no event {wanted[:80]}", f"among the newest {search.looked} of {self._namespace}"
+        if search.at_end:
+            holds = f"which holds {search.looked}, up to offset {newest}"
+            raise NoSuchEvent(f"{missing} in the log of {self._namespace}, {holds}")
+        if search.looked < MAX_EVENTS:
+            raise BusUnavailable(f"{missing} {among}, and no time to look further back; try again, or give its offset")
+        raise InvalidRequest(f"{missing} {among}; give its offset to look further back")
+
+    def _fields(self, offset: int) -> Mapping[bytes, bytes] | None:
+        """Return the fields of the entry at an offset, or None if it is not there (any more)."""
+        entries = call(self._client, "XRANGE", log_key(self._namespace), f"{offset}-0", f"{offset}-0")
+        return entries[0][1] if entries else None
+
     def _late(self) -> bool:
         return self._now_s() > self._until_s
 
@@ -193,16 +217,37 @@ class _Search:
         return self._late()
 
     def _ask_gateways(self, trace: Trace, lineage: Lineage) -> None:
-        trace.gateways = _gateways(self._client, trace, lineage, self._late)
+        """Add the gateways' reports, in every epoch with the event at its offset."""
+        reports: dict[str, list[int]] = {}
+        for epoch in (lineage.epoch, *lineage.ends):
+            end = lineage.end_of(epoch, trace.head)
+            if end is None or end < trace.offset:
+                continue
+            if self._late():
+                raise TimeoutError
+            for gateway, counts in read(self._client, trace.namespace, epoch, trace.offset).items():
+                before = reports.get(gateway, [0] * len(NAMES))
+                reports[gateway] = [one + two for one, two in zip(before, counts, strict=False)]
+        trace.gateways = [AtGateway(name, dict(zip(NAMES, counts, strict=False))) for name, counts in sorted(reports.items())]
         if not trace.gateways:
-            trace.notes.append(_not_sampled(trace) if self._was_busy(trace) else _UNCOUNTED)
+            trace.notes.append(self._why_uncounted(trace))
 
-    def _was_busy(self, trace: Trace) -> bool:
-        """Return whether the log took more events just before this one than a gateway counts individually."""
-        if trace.offset <= QUIET_EVENTS:
-            return False
-        before = _fields(self._client, self._namespace, trace.offset - QUIET_EVENTS)
-        return before is not None and trace.time_ms - time_or_zero(before.get(b"time", b"")) < BUSY_MS
+    def _why_uncounted(self, trace: Trace) -> str:
+        """Return why no gateway has counts of an event. During a busy time each counts a sample."""
+        before = None if trace.offset <= QUIET_EVENTS else self._fields(trace.offset - QUIET_EVENTS)
+        if before is None or trace.time_ms - time_or_zero(before.get(b"time", b"")) >= BUSY_MS:
+            return (
+                "No gateway has counted this event. Either no client wanted it or has read it from the log, or the gateway was"
+                " killed within a second, counted it more than an hour ago (6 minutes at 100 events a second), or has"
+                " HEADGATE_TRACE_EVERY=0."
+            )
+        every = Settings().trace_every
+        nearest = trace.offset - trace.offset % every or every
+        return (
+            f"Not sampled: of more than about {QUIET_EVENTS} events a second a gateway counts every {every}th"
+            f" (HEADGATE_TRACE_EVERY). The nearest counted one is offset {nearest}: `headgate trace {nearest}`. To trace every"
+            " event, set HEADGATE_TRACE_EVERY=1 at the gateways."
+        )
 
     def _ask_browsers(self, trace: Trace) -> None:
         user = user_of(trace.topic)
@@ -231,7 +276,7 @@ class _Search:
             if self._late():
                 return
             try:
-                consumer = _consumer(self._client, trace, name, self._late_after_step)
+                consumer = self._consumer(trace, name)
             except TimeoutError:
                 continue
             if (user := user_of(trace.topic)) is not None:
@@ -239,22 +284,56 @@ class _Search:
             trace.consumers.append(consumer)
             trace.unknown.remove(part)
 
+    def _consumer(self, event: Trace, name: str) -> AtConsumer:
+        """Return the state at a consumer. Raises TimeoutError."""
+        # In the order in which a task moves, so that a moving task is found at its next place.
+        key = group_key(event.namespace, name)
+        [position] = call(self._client, "HMGET", key, "position")
+        if position is None or not position.isdigit() or int(position) < event.offset:
+            return AtConsumer(name, "not taken")
+        try:
+            group = group_in_log(name, event.epoch)
+            times = deliveries(self._client, log_key(event.namespace), group, f"{event.offset}-0")
+        except BusRefused:  # Redis has no such group, so nothing of that epoch is leased any more
+            times = 0
+        if times:
+            return AtConsumer(name, "leased", times)
+        return self._waiting(event, key, name) or self._letter(event, name) or AtConsumer(name, "done")
 
-_UNCOUNTED = (
-    "No gateway has counted this event. Either no client wanted it or has read it from the log, or the gateway was killed within"
-    " a second, counted it more than an hour ago (6 minutes at 100 events a second), or has HEADGATE_TRACE_EVERY=0."
-)
+    def _waiting(self, event: Trace, key: str, name: str) -> AtConsumer | None:
+        """Return the event's task if it is deferred, to be retried, or leased by a worker."""
+        pattern, cursor = f"{event.time_ms:013d}-{event.epoch}-{event.offset:015d}-*", b"0"
+        for _ in range(MAX_SCANS):
+            cursor, names = call(self._client, "HSCAN", f"{key}:body", cursor, "MATCH", pattern, "COUNT", 1000)
+            for task_name in names:  # and, as some clients of Redis answer, values, which name no task
+                body = call(self._client, "HGET", f"{key}:body", task_name)
+                if body is None:
+                    continue
+                try:
+                    task = unpack(body)
+                except msgspec.DecodeError:
+                    return AtConsumer(name, "waiting", reason="unreadable")
+                leased = call(self._client, "HGET", f"{key}:out", task_name)
+                return AtConsumer(name, "leased" if leased else "waiting", task.attempt, task.reason)
+            if not int(cursor):
+                return None
+            if self._late_after_step():
+                break
+        raise TimeoutError
 
-
-def _not_sampled(trace: Trace) -> str:
-    """Return why no gateway has counts of an event during a busy time, and how to get some."""
-    every = Settings().trace_every
-    nearest = trace.offset - trace.offset % every or every
-    return (
-        f"Not sampled: of more than about {QUIET_EVENTS} events a second a gateway counts every {every}th (HEADGATE_TRACE_EVERY)."
-        f" The nearest counted one is offset {nearest}: `headgate trace {nearest}`. To trace every event, set"
-        " HEADGATE_TRACE_EVERY=1 at the gateways."
-    )
+    def _letter(self, event: Trace, name: str) -> AtConsumer | None:
+        letters, after, looked = DeadLetters(self._client, event.namespace, name), None, 0
+        while looked < MAX_LETTERS and not self._late_after_step():
+            page = letters.page(after, PAGE_LETTERS)
+            for letter in page:
+                if letter.task.offset == event.offset and letter.task.epoch == event.epoch:
+                    why = f"{letter.why}: {letter.reason}" if letter.reason else letter.why
+                    return AtConsumer(name, "dead", letter.task.attempt, why)
+            if len(page) < PAGE_LETTERS:
+                return None
+            looked, after = looked + len(page), page[-1].id
+        event.notes.append(f"{name} has more dead letters than were searched.")
+        raise TimeoutError
 
 
 def _facts(trace: Trace) -> Iterator[str]:
@@ -271,117 +350,9 @@ def _facts(trace: Trace) -> Iterator[str]:
         yield "read"
 
 
-def _by(fields: Mapping[bytes, bytes]) -> str | None:
-    """Return the publisher of an entry, a user or `key <id>`. Cuts a long name."""
-    name = fields.get(b"publisher")
-    return None if name is None else shown_name(operators_name(name.decode("ascii", "replace")))
-
-
 def epoch_of(lineage: Lineage, offset: int) -> str:
     """Return the epoch in which an offset of a log was written."""
     for epoch, end in reversed(list(lineage.ends.items())):
         if offset <= end:
             return epoch
     return lineage.epoch
-
-
-def _find(
-    client: Client, namespace: str, wanted: str, newest: int, late: Callable[[], bool], charge: Callable[[int], None]
-) -> tuple[int, Mapping[bytes, bytes]]:
-    """Return offset and fields of the event at that offset, or of the newest with that id."""
-    try:
-        search = IdSearch(client, namespace, wanted, charge)
-    except UnicodeEncodeError:
-        raise NoSuchEvent(f"no event's id: {wanted[:80]!a} is not Unicode") from None
-    if is_offset(wanted) and (fields := _fields(client, namespace, int(wanted))):
-        return int(wanted), fields
-    for offset in search.offsets(MAX_EVENTS, late=late):
-        if fields := _fields(client, namespace, offset):
-            return offset, fields
-    if search.at_end:
-        raise NoSuchEvent(f"no event {wanted[:80]} in the log of {namespace}, which holds {search.looked}, up to offset {newest}")
-    among = f"no event {wanted[:80]} among the newest {search.looked} of {namespace}"
-    if search.looked < MAX_EVENTS:
-        raise BusUnavailable(f"{among}, and no time to look further back; try again, or give its offset")
-    raise InvalidRequest(f"{among}; give its offset to look further back")
-
-
-def _fields(client: Client, namespace: str, offset: int) -> Mapping[bytes, bytes] | None:
-    """Return the fields of the entry at an offset, or None if it is not there (any more)."""
-    entries = call(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0")
-    return entries[0][1] if entries else None
-
-
-def _gateways(client: Client, event: Trace, lineage: Lineage, late: Callable[[], bool]) -> list[AtGateway]:
-    """Return the gateways' reports on the event, in every epoch with the event at its offset. Raises TimeoutError."""
-    reports: dict[str, list[int]] = {}
-    for epoch in (lineage.epoch, *lineage.ends):
-        end = lineage.end_of(epoch, event.head)
-        if end is None or end < event.offset:
-            continue
-        if late():
-            raise TimeoutError
-        for gateway, counts in read(client, event.namespace, epoch, event.offset).items():
-            before = reports.get(gateway, [0] * len(NAMES))
-            reports[gateway] = [one + two for one, two in zip(before, counts, strict=False)]
-    return [AtGateway(gateway, dict(zip(NAMES, counts, strict=False))) for gateway, counts in sorted(reports.items())]
-
-
-def _consumer(client: Client, event: Trace, name: str, late: Callable[[], bool]) -> AtConsumer:
-    """Return the state at a consumer. Raises TimeoutError."""
-    # In the order in which a task moves, so that a moving task is found at its next place.
-    key = group_key(event.namespace, name)
-    [position] = call(client, "HMGET", key, "position")
-    if position is None or not position.isdigit() or int(position) < event.offset:
-        return AtConsumer(name, "not taken")
-    try:
-        times = deliveries(client, log_key(event.namespace), group_in_log(name, event.epoch), f"{event.offset}-0")
-    except BusRefused:  # Redis has no such group, so nothing of that epoch is leased any more
-        times = 0
-    if times:
-        return AtConsumer(name, "leased", times)
-    return _waiting(client, event, key, name, late) or _letter(client, event, name, late) or AtConsumer(name, "done")
-
-
-def _waiting(client: Client, event: Trace, key: str, name: str, late: Callable[[], bool]) -> AtConsumer | None:
-    """Return the event's task if it is deferred, to be retried, or leased by a worker."""
-    pattern = f"{event.time_ms:013d}-{event.epoch}-{event.offset:015d}-*"
-    for task_name in _scan(client, "HSCAN", f"{key}:body", pattern, late):
-        body = call(client, "HGET", f"{key}:body", task_name)
-        if body is None:
-            continue
-        try:
-            task = unpack(body)
-        except msgspec.DecodeError:
-            return AtConsumer(name, "waiting", reason="unreadable")
-        leased = call(client, "HGET", f"{key}:out", task_name)
-        return AtConsumer(name, "leased" if leased else "waiting", task.attempt, task.reason)
-    return None
-
-
-def _scan(client: Client, command: str, key: str, pattern: str, late: Callable[[], bool]) -> Iterator[Any]:
-    cursor: Any = 0
-    for _ in range(MAX_SCANS):
-        cursor, keys = call(client, command, key, cursor, "MATCH", pattern, "COUNT", 1000)
-        yield from keys
-        if not int(cursor):
-            return
-        if late():
-            break
-    raise TimeoutError
-
-
-def _letter(client: Client, event: Trace, name: str, late: Callable[[], bool]) -> AtConsumer | None:
-    letters, after, looked = DeadLetters(client, event.namespace, name), None, 0
-    while looked < MAX_LETTERS and not late():
-        page = letters.page(after, PAGE_LETTERS)
-        for letter in page:
-            if letter.task.offset == event.offset and letter.task.epoch == event.epoch:
-                return AtConsumer(
-                    name, "dead", letter.task.attempt, f"{letter.why}: {letter.reason}" if letter.reason else letter.why
-                )
-        if len(page) < PAGE_LETTERS:
-            return None
-        looked, after = looked + len(page), page[-1].id
-    event.notes.append(f"{name} has more dead letters than were searched.")
-    raise TimeoutError

@@ -49,21 +49,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """A notice of firing or resolved, with the count then, the start of this state (ms), and the number of repeats."""
-
-    number: int
-    firing: bool
-    value: int
-    since_ms: int
-    repeats: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
     """The record of a rule, with start and current time of judging, the state, and since when the opposite condition holds.
 
-    `number` counts the notices so far. `notice` has been decided but may not have been published.
+    `number` counts the notices so far, and `repeats` those of an alert that still fires. `notice` is the count of events at the
+    newest one, which has been decided but may not have been published.
     """
 
     began_ms: int
@@ -74,7 +64,7 @@ class Record:
     number: int = 0
     repeats: int = 0
     noticed_ms: int = 0
-    notice: Notice | None = None
+    notice: int | None = None
 
 
 def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
@@ -109,18 +99,18 @@ def notified(record: Record) -> Record:
     return replace(record, notice=None)
 
 
-def notice_data(rule: Rule, notice: Notice) -> dict[str, object]:
-    """Return the data of the event for a notice."""
+def notice_data(rule: Rule, record: Record) -> dict[str, object]:
+    """Return the data of the event for the notice of a record."""
     return {
         "alert": rule.name,
-        "state": "firing" if notice.firing else "resolved",
+        "state": "firing" if record.firing else "resolved",
         "kind": rule.kind,
-        "value": notice.value,
+        "value": record.notice,
         "above": rule.above if rule.kind == "rate" else None,
         "window_s": rule.window_s,
-        "since": notice.since_ms,
+        "since": record.since_ms,
         "pattern": rule.pattern,
-        "repeats": notice.repeats,
+        "repeats": record.repeats,
     }
 
 
@@ -140,6 +130,4 @@ def window_buckets(window_s: int, at_ms: int) -> range:
 
 
 def _noticed(record: Record, count: int) -> Record:
-    number = record.number + 1
-    notice = Notice(number, record.firing, count, record.since_ms, record.repeats)
-    return replace(record, number=number, noticed_ms=record.judged_ms, notice=notice)
+    return replace(record, number=record.number + 1, noticed_ms=record.judged_ms, notice=count)

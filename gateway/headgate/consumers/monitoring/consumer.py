@@ -181,7 +181,7 @@ class Monitoring(Consumer):
                 record = judge(rule, record, progress.handled_ms, round(count))
             if record is not None:
                 records[rule.name] = record
-        if any(record.notice for record in records.values()):
+        if any(record.notice is not None for record in records.values()):
             self._write_records(records)
             self._publish(rules, records)
         self._write_records(records)
@@ -238,8 +238,8 @@ class Monitoring(Consumer):
             record = records.get(rule.name)
             if record is None or record.notice is None:
                 continue
-            event_id = f"alert:{self._origin}:{rule.name}:{record.began_ms}:{record.notice.number}"
-            topic, data = _topic_of(rule), notice_data(rule, record.notice)
+            event_id = f"alert:{self._origin}:{rule.name}:{record.began_ms}:{record.number}"
+            topic, data = _topic_of(rule), notice_data(rule, record)
             try:
                 self.context.publisher.publish(topic, data, event_id, self.context.namespace, user=rule.user)
             except BusUnavailable:

@@ -35,8 +35,8 @@ def run(rule: Rule, steps: list[tuple[float, int]]) -> list[tuple[float, bool]]:
     record, notices = None, []
     for at_s, count in steps:
         record = judge(rule, record, T + round(at_s * 1000), count)
-        if record.notice:
-            notices.append((at_s, record.notice.firing))
+        if record.notice is not None:
+            notices.append((at_s, record.firing))
             record = notified(record)
     return notices
 
@@ -87,7 +87,7 @@ def test_a_repeat_is_told_as_one() -> None:
     record = notified(judge(rule, None, T, 11))
     record = judge(rule, record, T + 10_000, 12)
     assert record.notice is not None
-    assert (record.notice.number, record.notice.repeats, record.notice.since_ms) == (2, 1, T)
+    assert (record.number, record.repeats, record.since_ms) == (2, 1, T)
 
 
 @pytest.mark.parametrize("window_s", [1, 59, 60, 61, 120, 121, 3600, MAX_WINDOW_S])
@@ -151,20 +151,20 @@ def test_notices_alternate_and_each_is_justified(rule: Rule, steps: list[tuple[i
             if before and not 0 <= at_ms - before.judged_ms <= pause_ms:
                 seen.clear()
             seen.append((at_ms, count > rule.above if rule.kind == "rate" else count == 0))
-            if record.notice and record.notice.firing == firing:
+            if record.notice is not None and record.firing == firing:
                 assert firing
-                assert record.notice.repeats
-            elif record.notice:
-                firing = record.notice.firing
+                assert record.repeats
+            elif record.notice is not None:
+                firing = record.firing
                 held = last_run(seen, firing)
-                assert at_ms - record.notice.since_ms >= rule.for_s * 1000
+                assert at_ms - record.since_ms >= rule.for_s * 1000
                 if rule.kind == "absence" and firing:  # not before a whole window was seen
-                    assert record.notice.since_ms in held
+                    assert record.since_ms in held
                     assert at_ms - seen[0][0] >= rule.window_s * 1000
                 else:
-                    assert record.notice.since_ms == held[-1]
-        if record.notice and (not numbers or record.notice.number != numbers[-1]):
-            numbers.append(record.notice.number)
+                    assert record.since_ms == held[-1]
+        if record.notice is not None and (not numbers or record.number != numbers[-1]):
+            numbers.append(record.number)
         if tell:
             record = notified(record)
     assert numbers == list(range(1, len(numbers) + 1))

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -161,27 +161,20 @@ class Doctor:
             yield REDIS, _of_error(self.no_redis)
             yield from self._outside(None)
             return
-        client = open_client(self.redis_url, timeout_s=self.timeout_s)
-        try:
-            yield from self._with_redis(client, self.redis_url)
-        finally:
-            client.close()
+        with closing(open_client(self.redis_url, timeout_s=self.timeout_s)) as client:
+            try:
+                yield from _in(REDIS, check_redis(client, self.redis_url))
+                yield from _in(REDIS, check_rights(client, self.redis_url))
+                rows = loads.read(client).loads
+                yield from _in(CLOCKS, check_clocks(loads.clock(client)[1], rows))
+            except HeadgateError as error:
+                yield REDIS, _of_error(error)
+                yield from self._outside(None)
+                return
+            yield from _in(MACHINE, check_machine(rows))
+            yield from self._outside(client)
 
     # -- private ------------------------------------------------------------------------------------------------------
-
-    def _with_redis(self, client: Client, redis_url: str) -> Iterator[tuple[str, CheckResult]]:
-        rows: Mapping[str, Load] = {}
-        try:
-            yield from _in(REDIS, check_redis(client, redis_url))
-            yield from _in(REDIS, check_rights(client, redis_url))
-            rows = loads.read(client).loads
-            yield from _in(CLOCKS, check_clocks(loads.clock(client)[1], rows))
-        except HeadgateError as error:
-            yield REDIS, _of_error(error)
-            yield from self._outside(None)
-            return
-        yield from _in(MACHINE, check_machine(rows))
-        yield from self._outside(client)
 
     def _outside(self, client: Client | None) -> Iterator[tuple[str, CheckResult]]:
         """Check from a page's side; with Redis, send the probe too."""

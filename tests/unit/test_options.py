@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.settings.options import host_and_port, integer, option, patterns, read_options, required, tables, text
+from headgate.settings.options import HOST_AND_PORT, PATTERNS, integer, option, read_options, required, tables, text
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Rule:
     """A table inside."""
 
     name: str = option(required(), text("a name"), "Its name.")
-    pattern: tuple[str, ...] = option(("#",), patterns(), "What it matches.")
+    pattern: tuple[str, ...] = option(("#",), PATTERNS, "What it matches.")
     most: int = option(1, integer(1, 9), "How many.")
 
 
@@ -22,7 +22,7 @@ class Rules:
     """The table around them."""
 
     rules: tuple[Rule, ...] = option((), tables(Rule, 2), "Rules.")
-    place: tuple[str, int] | None = option(None, host_and_port(), "Where.")
+    place: tuple[str, int] | None = option(None, HOST_AND_PORT, "Where.")
 
 
 def faults_of(**given: Any) -> list[str]:

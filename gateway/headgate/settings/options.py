@@ -77,11 +77,6 @@ def number(low: float, high: float, unit: str = "") -> Kind:
     return Kind(partial(_number, _DECIMAL, float, low, high), f"a number from {low:.10g} to {high:.10g} {unit}".rstrip())
 
 
-def switch() -> Kind:
-    """On or off, as a boolean or a word."""
-    return Kind(_switch, "on or off")
-
-
 def text(expected: str) -> Kind:
     """Non-blank text."""
     return Kind(_text, expected)
@@ -121,21 +116,6 @@ def one_of(*words: str) -> Kind:
     return Kind(read, f"{', '.join(words[:-1])} or {words[-1]}")
 
 
-def patterns(expected: str = "patterns such as news.#, comma-separated") -> Kind:
-    """A list of topic patterns, or one text with commas."""
-    return Kind(lambda raw: tuple(map(_refused(check_pattern), read_words(raw))), expected)
-
-
-def pattern(expected: str = "a pattern such as orders.*.failed") -> Kind:
-    """One topic pattern."""
-    return Kind(_refused(check_pattern), expected)
-
-
-def user(expected: str = "a user's name") -> Kind:
-    """The name of one user."""
-    return Kind(_refused(check_user), expected)
-
-
 def matching(grammar: re.Pattern[str], expected: str) -> Kind:
     """Text that fully matches `grammar`, apart from surrounding white space."""
 
@@ -146,11 +126,6 @@ def matching(grammar: re.Pattern[str], expected: str) -> Kind:
         return str(given)
 
     return Kind(read, expected)
-
-
-def topic(expected: str = "a topic such as alerts.orders") -> Kind:
-    """One topic."""
-    return Kind(_refused(check_topic), expected)
 
 
 def tables(declared: type[Any], most: int) -> Kind:
@@ -178,18 +153,6 @@ def tables(declared: type[Any], most: int) -> Kind:
 
 
 STATSD_PREFIX = matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", re.ASCII), "a name such as shop.headgate")
-
-
-def host_and_port(expected: str = "HOST:PORT, such as 127.0.0.1:8125 or [::1]:8125") -> Kind:
-    """A host name or address and a port, read into (host, port)."""
-
-    def read(raw: Any) -> tuple[str, int]:
-        host, port = parsed(parse_authority, raw.strip())
-        if not port:
-            raise ValueError
-        return host, port
-
-    return Kind(read, expected)
 
 
 def option(default: Any, kind: Kind, doc: str, *, secret: bool = False) -> Any:
@@ -305,6 +268,13 @@ class _WrongTables(ValueError):
         self.faults = faults
 
 
+def _host_and_port(raw: Any) -> tuple[str, int]:
+    host, port = parsed(parse_authority, raw.strip())
+    if not port:
+        raise ValueError
+    return host, port
+
+
 def _switch(raw: Any) -> bool:
     if isinstance(raw, bool):
         return raw
@@ -336,3 +306,14 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
             raise ValueError from error
 
     return read
+
+
+# On or off, as a boolean or a word.
+SWITCH = Kind(_switch, "on or off")
+# Host name or address and a port, read into (host, port).
+HOST_AND_PORT = Kind(_host_and_port, "HOST:PORT, such as 127.0.0.1:8125 or [::1]:8125")
+# The name of one user, one topic, one topic pattern, and a list of patterns or one text with commas.
+USER = Kind(_refused(check_user), "a user's name")
+TOPIC = Kind(_refused(check_topic), "a topic such as alerts.orders")
+PATTERN = Kind(_refused(check_pattern), "a pattern such as orders.*.failed")
+PATTERNS = Kind(lambda raw: tuple(map(PATTERN.read, read_words(raw))), "patterns such as news.#, comma-separated")

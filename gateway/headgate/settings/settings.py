@@ -21,21 +21,21 @@ from headgate.settings.addresses.origins import is_loopback, parse_host, parse_h
 from headgate.settings.addresses.redis_url import FORMS, read_url
 
 from .options import (
+    HOST_AND_PORT,
+    PATTERNS,
+    SWITCH,
     Kind,
     WrongValue,
     all_parsed,
     describe_options,
     file_path,
-    host_and_port,
     integer,
     number,
     one_of,
     option,
     parsed,
-    patterns,
     read_options,
     read_words,
-    switch,
     text,
 )
 
@@ -246,16 +246,16 @@ class Settings:
     )
     data_dir: str = option(".headgate", file_path("a folder"), "Folder of the private Redis server (socket, data, log).")
     dev: bool = option(
-        False, switch(), "Development: anonymous clients may subscribe to everything and publish. Never with a public address."
+        False, SWITCH, "Development: anonymous clients may subscribe to everything and publish. Never with a public address."
     )
     demo: bool = option(
         False,
-        switch(),
+        SWITCH,
         "Serve the demo (the shared orders board) at /. Anyone may sign in, so it excludes token settings and public addresses.",
     )
     demo_public: bool = option(
         False,
-        switch(),
+        SWITCH,
         "Also serve the demo on addresses other than loopback, to anyone who reaches it, such as from a container.",
     )
     trace_every: int = option(
@@ -265,19 +265,19 @@ class Settings:
         "that. 1: always every event, 0: none.",
     )
     otel: bool = option(
-        False, switch(), "Create OpenTelemetry spans of sampled events and send them as the OTEL_ variables say (extra `otel`)."
+        False, SWITCH, "Create OpenTelemetry spans of sampled events and send them as the OTEL_ variables say (extra `otel`)."
     )
     console_actions: bool = option(
         False,
-        switch(),
+        SWITCH,
         "Operators signed in with HEADGATE_ADMIN_KEY may act in the console: publish, disconnect, retry dead letters. Otherwise "
         "they may only read.",
     )
     metrics_open: bool = option(
-        False, switch(), "Serve /metrics to every address, not only to loopback. Never to requests that came through a proxy."
+        False, SWITCH, "Serve /metrics to every address, not only to loopback. Never to requests that came through a proxy."
     )
     statsd: tuple[str, int] | None = option(
-        None, host_and_port(), "StatsD server (UDP) that receives the metrics of each process every 10 s."
+        None, HOST_AND_PORT, "StatsD server (UDP) that receives the metrics of each process every 10 s."
     )
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
@@ -320,7 +320,7 @@ class Settings:
         secret=True,
     )
     anonymous_subscribe: tuple[str, ...] = option(
-        (), patterns(), "Patterns that clients without a token may subscribe to. Not set: every client needs a token."
+        (), PATTERNS, "Patterns that clients without a token may subscribe to. Not set: every client needs a token."
     )
     anonymous_namespaces: tuple[str, ...] = option(
         (),
@@ -441,13 +441,13 @@ class Settings:
     )
     presence_events: tuple[str, ...] = option(
         (),
-        patterns(),
+        PATTERNS,
         "Topics that publish `<topic>.occupied` when the first member enters, and `<topic>.vacated` when the last one leaves. "
         "Not set: none.",
     )
     event_by: tuple[str, ...] = option(
         (),
-        patterns(),
+        PATTERNS,
         "Topics whose events name their sender to clients (`event.by`): the user of the token that published. Not set: none.",
     )
     log_max_events: int = option(

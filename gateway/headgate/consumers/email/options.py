@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headgate.consumers.templates import template_faults
 from headgate.consumers.values import CA_FILE, FUNCTION_NAME, VARIABLE, ca_file_faults, function_faults, read_secret
 from headgate.settings.addresses.origins import ascii_host, is_loopback
-from headgate.settings.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
+from headgate.settings.options import SWITCH, Kind, file_path, integer, number, one_of, option, read_words, required, verbatim
 from headgate.settings.options import text as some
 
 from .address import Mailbox, check_address, read_mailbox
@@ -33,7 +33,7 @@ class EmailOptions:
     security: str = option(
         "starttls", one_of("starttls", "tls", "none"), "Encryption of the connection. `none` is for servers on this machine."
     )
-    allow_plain: bool = option(False, switch(), 'Allow `security = "none"` to another machine.')
+    allow_plain: bool = option(False, SWITCH, 'Allow `security = "none"` to another machine.')
     ca_file: str | None = option(
         None, CA_FILE, "Certificates to trust instead of the system's, for servers with a private certificate authority."
     )

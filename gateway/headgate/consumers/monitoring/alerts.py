@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from headgate.settings.options import integer, matching, one_of, option, pattern, required, topic, user
+from headgate.settings.options import PATTERN, TOPIC, USER, integer, matching, one_of, option, required
 
 # Widths of buckets in seconds. A window has at most 60 of them, and the one in progress.
 _WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
@@ -32,7 +32,7 @@ class Rule:
     name: str = option(
         required(), matching(_NAME, "1 to 64 characters of [A-Za-z0-9_-]"), "Name of the alert, unique in its consumer."
     )
-    pattern: str = option(required(), pattern(), "The consumer's events that it counts.")
+    pattern: str = option(required(), PATTERN, "The consumer's events that it counts.")
     kind: str = option(
         "rate", one_of("rate", "absence"), "`rate`: more than `above` events in `window_s`; `absence`: none in `window_s`."
     )
@@ -43,8 +43,8 @@ class Rule:
         integer(0, 86400, "seconds"),
         "The condition must hold this long before the alert fires, and must be gone this long before it is over.",
     )
-    topic: str | None = option(None, topic(), "Topic to publish it on. Not set: `alerts.<name>`.")
-    user: str | None = option(None, user(), "The user who gets it, on a topic of the user's own. Not set: no user.")
+    topic: str | None = option(None, TOPIC, "Topic to publish it on. Not set: `alerts.<name>`.")
+    user: str | None = option(None, USER, "The user who gets it, on a topic of the user's own. Not set: no user.")
     repeat_s: int = option(0, integer(0, 7 * 86400, "seconds"), "Publish it again at this interval while it fires. 0: never.")
 
 

@@ -27,7 +27,7 @@ from headgate.events.topic import matches, overlaps, user_topic
 from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
 from headgate.runtime.statsd import Statsd
-from headgate.settings.options import STATSD_PREFIX, Kind, host_and_port, matching, option, pattern, required, tables
+from headgate.settings.options import HOST_AND_PORT, PATTERN, STATSD_PREFIX, Kind, matching, option, required, tables
 
 from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, notified, window_buckets
 
@@ -67,7 +67,7 @@ class CounterRule:
     """One table of `counters`."""
 
     name: str = option(required(), _METRIC, "Name of the counter.")
-    pattern: str = option(required(), pattern(), "The consumer's events that it counts.")
+    pattern: str = option(required(), PATTERN, "The consumer's events that it counts.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class GaugeRule:
     """One table of `gauges`."""
 
     name: str = option(required(), _METRIC, "Name of the gauge.")
-    pattern: str = option(required(), pattern(), "The consumer's events that set it.")
+    pattern: str = option(required(), PATTERN, "The consumer's events that set it.")
     value: tuple[str, ...] = option(
         required(),
         Kind(_path, "a path such as data.depth"),
@@ -87,7 +87,7 @@ class GaugeRule:
 class MonitoringOptions:
     """The options of the monitoring consumer."""
 
-    statsd: tuple[str, int] | None = option(None, host_and_port(), "StatsD server (UDP) that gets the counters and gauges.")
+    statsd: tuple[str, int] | None = option(None, HOST_AND_PORT, "StatsD server (UDP) that gets the counters and gauges.")
     prefix: str = option("headgate", STATSD_PREFIX, "Prefix of names in StatsD; a dot follows it.")
     counters: tuple[CounterRule, ...] = option((), tables(CounterRule, MAX_METRICS), "Counters of events.")
     gauges: tuple[GaugeRule, ...] = option((), tables(GaugeRule, MAX_METRICS), "Gauges that hold the newest number in an event.")

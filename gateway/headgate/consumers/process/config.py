@@ -21,7 +21,7 @@ from headgate.events.numbers import check_items
 from headgate.installation import advice
 from headgate.runtime.importing import import_string
 from headgate.settings.file import read_settings, read_toml, settings_table, unknown_tables
-from headgate.settings.options import Fault, Kind, option, patterns, read_options, required, show, text
+from headgate.settings.options import PATTERNS, Fault, Kind, option, read_options, required, show, text
 from headgate.settings.settings import Settings, variables_set
 
 MAX_CONSUMERS = 64
@@ -41,7 +41,7 @@ _EXPECTED_TYPE = f"{', '.join(TYPES)}, or your own as {OWN_TYPE}"
 
 
 def _some_patterns(raw: str | Sequence[str]) -> tuple[str, ...]:
-    read: tuple[str, ...] = patterns().read(raw)
+    read: tuple[str, ...] = PATTERNS.read(raw)
     if not 1 <= len(read) <= MAX_PATTERNS:
         raise ValueError
     return read

@@ -58,7 +58,7 @@ _SCHEMES = {
 }
 
 
-_SWITCH, _TEXT = options.switch()._replace(expected="yes or no"), options.verbatim("a text")
+_SWITCH, _TEXT = options.SWITCH._replace(expected="yes or no"), options.verbatim("a text")
 _WHOLE = options.integer(0, 10**9 - 1)._replace(expected="a whole number")
 _SECONDS = options.number(0, 10**9 - 1)._replace(expected="a number of seconds")
 _CERTIFICATES = options.one_of("none", "optional", "required")

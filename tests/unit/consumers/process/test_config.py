@@ -15,7 +15,7 @@ from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import SettingsError
 from headgate.installation import install_command
 from headgate.settings.file import find_file, read_settings
-from headgate.settings.options import integer, option, required, switch, text
+from headgate.settings.options import SWITCH, integer, option, required, text
 from headgate.settings.settings import Settings
 from tests.support.recording_consumer import fail
 
@@ -29,7 +29,7 @@ class PagerOptions:
     number: str = option(required(), text("a telephone number"), "Whom to call.")
     rings: int = option(3, integer(1, 9), "How often.")
     pin: str | None = option(None, text("a PIN"), "Of the exchange.", secret=True)
-    loud: bool = option(False, switch(), "Whether it may wake people.")
+    loud: bool = option(False, SWITCH, "Whether it may wake people.")
 
 
 class Pager(Consumer):

@@ -7,9 +7,9 @@ HTTP and sends by transport/engine.py. tests/contract/test_engineio_corners.py t
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
 from wsgiref.types import WSGIEnvironment
 
 import engineio
@@ -19,19 +19,35 @@ from werkzeug.http import parse_accept_header
 from headgate.events.numbers import is_number, is_whole
 from headgate.events.wire.frames import Frame
 from headgate.runtime.wsgi_servers import transport_advice
+from headgate.settings.addresses.origins import origin_in_header
 from headgate.transport import limits
-from headgate.transport.cors import Cors
+from headgate.transport.cors import Cors, IsAllowed
 from headgate.transport.engine import Engine
 from headgate.transport.session import Session, cut
 from headgate.transport.session_state import Reason
 
-from .limits import TransportLimits
-from .origins import origin_check
 from .other_servers import detach_any, socket_of
 
 # For a session's limits, the greatest value, the least of those in seconds, and those that 0 disables.
 MAX_LIMIT, LEAST_S = 2**31 - 1, 0.001
 _OFF_WITH_0 = frozenset({"handshake_deadline_s", "inbound_per_s"})
+# The forms of python-engineio's option `cors_allowed_origins`. None allows only pages of the server's own address, or of the one
+# that a proxy reports, and "*" any. A callable gets the origin and, if it takes it, the environment. An empty list refuses none.
+Allowed = str | Sequence[str] | Callable[..., bool] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits(limits.TransportLimits):
+    """The limits of a session. 0 disables `handshake_deadline_s` and `inbound_per_s`.
+
+    The gateway's defaults are for clients that can catch up from a log. These suit any application, with room for a burst, no
+    rate limit on a client's messages, and no deadline for joining a namespace.
+    """
+
+    queue_frames: int = 16_384
+    queue_bytes: int = 8 * 1024 * 1024
+    handshake_deadline_s: float = 0
+    inbound_per_s: float = 0
 
 
 class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
@@ -71,7 +87,15 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         }
         set_by = {name: value for option, (name, value) in own.items() if given is None or option in options}
         names = {name: option for option, (name, _) in own.items() if name in set_by}
-        return _checked(replace(given or TransportLimits(), **set_by), names)
+        chosen = replace(given or TransportLimits(), **set_by)
+        for field in fields(chosen):
+            value, is_count = getattr(chosen, field.name), field.type == "int"
+            least = 0 if field.name in _OFF_WITH_0 else 1 if is_count else LEAST_S
+            if not (is_whole(value, 1, MAX_LIMIT) if is_count else is_number(value, least, MAX_LIMIT)):
+                kind = "a whole number" if is_count else "a number"
+                name = names.get(field.name, field.name)
+                raise ValueError(f"{name}: expected {kind} from {least:g} to {MAX_LIMIT}, got {value!r:.80}")
+        return chosen
 
     # -- what is above the sessions (engine.Application) --------------------------------------------------------------
 
@@ -177,13 +201,33 @@ def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
     return "; ".join(parts)
 
 
-def _checked(given: limits.TransportLimits, names: Mapping[str, str]) -> limits.TransportLimits:
-    """Check the limits. `names` maps limits to options with other names. Raises ValueError."""
-    for field in fields(given):
-        value, is_count = getattr(given, field.name), field.type == "int"
-        least = 0 if field.name in _OFF_WITH_0 else 1 if is_count else LEAST_S
-        if not (is_whole(value, 1, MAX_LIMIT) if is_count else is_number(value, least, MAX_LIMIT)):
-            kind = "a whole number" if is_count else "a number"
-            name = names.get(field.name, field.name)
-            raise ValueError(f"{name}: expected {kind} from {least:g} to {MAX_LIMIT}, got {value!r:.80}")
-    return given
+def origin_check(allowed: Allowed) -> IsAllowed | None:
+    """Return a function that returns whether a page of an origin may connect; None if none is refused."""
+    if allowed == []:
+        return None
+
+    def is_allowed(origin: str, environ: Mapping[str, Any]) -> bool:
+        if callable(allowed):
+            try:
+                return bool(allowed(origin, environ))
+            except TypeError:  # it takes only the origin
+                return bool(allowed(origin))
+        listed = _own(environ) if allowed is None else [allowed] if isinstance(allowed, str) else allowed
+        if "*" in listed or origin in listed:
+            return True
+        shown = origin_in_header(origin)
+        return shown is not None and any(origin_in_header(each) == shown for each in listed)
+
+    return is_allowed
+
+
+def _own(environ: Mapping[str, Any]) -> list[str]:
+    """Return the origins of the server's own address, and of the address that a proxy reports."""
+    if "wsgi.url_scheme" not in environ or "HTTP_HOST" not in environ:
+        return []
+    scheme, host = cast(str, environ["wsgi.url_scheme"]), cast(str, environ["HTTP_HOST"])
+    own = [f"{scheme}://{host}"]
+    if "HTTP_X_FORWARDED_PROTO" in environ or "HTTP_X_FORWARDED_HOST" in environ:
+        its_scheme = environ.get("HTTP_X_FORWARDED_PROTO", scheme).split(",")[0].strip()
+        own.append(f"{its_scheme}://{environ.get('HTTP_X_FORWARDED_HOST', host).split(',')[0].strip()}")
+    return own

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from headgate.events.wire.frames import Frame
@@ -22,10 +23,19 @@ from headgate.transport.session import Session, cut
 from headgate.transport.session_state import MOVED, Reason
 from headgate.transport.timers import monotonic
 
-from .limits import Overflow
-
 if TYPE_CHECKING:
     from .server import Server
+
+
+class Overflow(Enum):
+    """The policy for a broadcast to a client with a full queue. Events to one client always wait."""
+
+    WAIT = "wait"
+    """`emit` waits until every client has room or is disconnected, so the slowest client sets the pace."""
+    DROP = "drop"
+    """The client misses the event, and `Server.dropped` counts it."""
+    DISCONNECT = "disconnect"
+    """The client is disconnected with the reason `slow consumer`."""
 
 
 class Bundle(Frame):

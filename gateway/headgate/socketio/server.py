@@ -34,9 +34,8 @@ from headgate.transport.frame_parser import PROTOCOL_ERROR
 from headgate.transport.session import Session, cut
 from headgate.transport.session_state import Reason
 
-from .engine import DropInEngine, frame_of, message_packet
-from .limits import Overflow, TransportLimits
-from .member import Member, bundled
+from .engine import DropInEngine, TransportLimits, frame_of, message_packet
+from .member import Member, Overflow, bundled
 from .packet_check import fault_of, refuse_not_json
 from .rooms import FanOut, RoomAudience, adopt
 

@@ -33,7 +33,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 14
+local VERSION = 15
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -247,13 +247,13 @@ local function enter(name, epoch)
   name.group = name.consumer .. '@' .. epoch
 end
 
--- Replace the group of the current epoch by a new one at a position.
-local function create(name, position)
-  redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
-  redis.call('XGROUP', 'CREATE', name.log, name.group, whole(position) .. '-0', 'MKSTREAM')
-end
-
-local function move(name, epoch, position)
+-- Put the group at a position of an epoch, with a new group of Redis if there is a log.
+local function put(name, epoch, position)
+  if epoch ~= '' then
+    enter(name, epoch)
+    redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
+    redis.call('XGROUP', 'CREATE', name.log, name.group, whole(position) .. '-0', 'MKSTREAM')
+  end
   redis.call('HSET', name.state, 'epoch', epoch, 'position', whole(position))
 end
 
@@ -331,9 +331,7 @@ local function follow(name, from, to, position)
     redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
   end
   keep_older(name, older)
-  enter(name, to)
-  create(name, position)
-  move(name, to, position)
+  put(name, to, position)
   return missed
 end
 
@@ -346,9 +344,7 @@ local function begin_anew(name, from, to)
     redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
   end
   keep_older(name, {})
-  enter(name, to)
-  create(name, 0)
-  move(name, to, 0)
+  put(name, to, 0)
 end
 
 -- Open a group: <group> new|oldest|lost → [epoch, position]. An open group keeps its position. `lost`: it was open, and Redis no
@@ -369,11 +365,7 @@ local function open(name, args)
   else
     redis.call('HINCRBY', name.state, 'log_lost', 1)
   end
-  if head.epoch ~= '' then
-    enter(name, head.epoch)
-    create(name, position)
-  end
-  move(name, head.epoch, position)
+  put(name, head.epoch, position)
   return { head.epoch, position }
 end
 
@@ -408,6 +400,13 @@ local function follow_clock(name, clock, epoch)
   return missed
 end
 
+-- Return how often an entry was handed out, or nil if it is not leased in this epoch.
+local function times_leased(name, epoch, id)
+  enter(name, epoch)
+  local pending = redis.pcall('XPENDING', name.log, name.group, id, id, 1)
+  return not pending.err and pending[1] and pending[1][4] or nil
+end
+
 -- Return an entry as it was before this delivery; any worker may have it at once. An entry that the log has trimmed stays leased,
 -- because XCLAIM would remove it, and `take_abandoned` counts it after its lease.
 local function put_back(name, epoch, id, deliveries)
@@ -416,39 +415,34 @@ local function put_back(name, epoch, id, deliveries)
   redis.pcall('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
 end
 
--- Return entries without a heartbeat. XCLAIM removes those that the log has trimmed, and they are counted.
-local function take_abandoned(name, count, lease_ms)
-  local found, missed, alone = {}, 0, false
-  local idle = redis.pcall('XPENDING', name.log, name.group, 'IDLE', lease_ms, '-', '+', count)
-  for _, pending in ipairs(idle.err and {} or idle) do
-    local id, deliveries = pending[1], pending[4]
-    alone = deliveries > 0
-    if alone and #found > 0 then return found, missed, false end
-    local claimed = redis.call('XCLAIM', name.log, name.group, READER, lease_ms, id)[1]
-    if claimed then
-      found[#found + 1] = { id, deliveries + 1, claimed[2] }
-      if alone then return found, missed, true end
-    else
-      missed = missed + 1
+-- Return entries without a heartbeat, from the oldest epoch with any, the number that the log has trimmed, which XCLAIM removes,
+-- whether the entry comes alone, and the epoch. Forget previous epochs without leased entries.
+local function take_abandoned(name, newest, count, lease_ms)
+  local older, left, found, missed, alone, of = older_of(name), {}, {}, 0, false, newest
+  local function take(epoch)
+    if #found > 0 then return end
+    of = epoch
+    local idle = redis.pcall('XPENDING', name.log, name.group, 'IDLE', lease_ms, '-', '+', count)
+    for _, pending in ipairs(idle.err and {} or idle) do
+      local id, deliveries = pending[1], pending[4]
+      if deliveries > 0 and #found > 0 then return end
+      local claimed = redis.call('XCLAIM', name.log, name.group, READER, lease_ms, id)[1]
+      if claimed then
+        found[#found + 1], alone = { id, deliveries + 1, claimed[2] }, deliveries > 0
+        if alone then return end
+      else
+        missed = missed + 1
+      end
     end
   end
-  return found, missed, false
-end
-
--- The same for the previous epochs; also return the epoch of the entries, if any.
-local function take_abandoned_before(name, count, lease_ms)
-  local older, left, found, missed, alone, of = older_of(name), {}, {}, 0, false, nil
   for _, epoch in ipairs(older) do
     enter(name, epoch)
-    if not of then
-      local gone
-      found, gone, alone = take_abandoned(name, count, lease_ms)
-      missed = missed + gone
-      if #found > 0 then of = epoch end
-    end
+    take(epoch)
     if leased_or_gone(name) > 0 then left[#left + 1] = epoch end
   end
   if #left < #older then keep_older(name, left) end
+  enter(name, newest)
+  take(newest)
   return found, missed, alone, of
 end
 
@@ -540,7 +534,7 @@ local function take_new(name, head, position, count)
   end
   local reply = read()
   if reply and reply.err then
-    create(name, position)
+    put(name, head.epoch, position)
     reply = read()
     if reply and reply.err then return nil, reply end
   end
@@ -552,7 +546,7 @@ local function take_new(name, head, position, count)
   elseif head.offset > position then
     reached = head.offset
   end
-  if reached ~= position then move(name, head.epoch, reached) end
+  if reached ~= position then redis.call('HSET', name.state, 'position', whole(reached)) end
   return found, math.max(0, reached - position - #found), reached
 end
 
@@ -562,9 +556,7 @@ local pages, paging = {}, 0
 -- Put back the work of a page that its worker never got, unless others have had it since.
 local function put_page_back(name, clock, now, page)
   for index, id in ipairs(page.ids) do
-    enter(name, page.epoch)
-    local pending = redis.pcall('XPENDING', name.log, name.group, id, id, 1)
-    if not pending.err and pending[1] and pending[1][4] == page.deliveries[index] then
+    if times_leased(name, page.epoch, id) == page.deliveries[index] then
       put_back(name, page.epoch, id, page.deliveries[index] - 1)
     end
   end
@@ -605,10 +597,10 @@ local function take(name, args, known)
   local now, _, clock = read_time(name)
   save_time(name, clock)
   move_early(name, clock)
-  local missed, lost, given_up = 0, 0, follow_clock(name, clock, state[1])
+  local missed, lost, gone = follow_clock(name, clock, state[1]), 0, 0
   if head.epoch ~= state[1] and head.epoch ~= '' then
     if on_line(name, state[1], head.epoch) then
-      given_up = given_up + follow(name, state[1], head.epoch, position)
+      missed = missed + follow(name, state[1], head.epoch, position)
     else
       begin_anew(name, state[1], head.epoch)
       position = 0
@@ -619,28 +611,21 @@ local function take(name, args, known)
     put_page_back(name, clock, now, pages[token])
     pages[token].nth = nil
   end
-  local entries, tasks, alone, of = {}, {}, false, nil
+  local entries, tasks, alone, of = {}, {}, false, head.epoch
   restore_waiting(name, now, lease_ms)
   local waiting = count_waiting(name)
   local readable = head.epoch ~= '' and waiting < max_waiting
   if readable then
-    entries, missed, alone, of = take_abandoned_before(name, count, lease_ms)
-    enter(name, head.epoch)
-    if not of then
-      local gone
-      entries, gone, alone = take_abandoned(name, count, lease_ms)
-      missed = missed + gone
-    end
+    entries, gone, alone, of = take_abandoned(name, head.epoch, count, lease_ms)
+    missed = missed + gone
   end
-  missed = missed + given_up
   enter(name, head.epoch)
   if #entries == 0 then
-    local gone
     tasks, alone, gone = take_due(name, math.floor(count / 2), now, clock, lease_ms)
     missed = missed + gone
   end
   local room = count - #entries - #tasks
-  if readable and not known and not alone and not of and room > 0 then
+  if readable and not known and not alone and of == head.epoch and room > 0 then
     local new, skipped, reached = take_new(name, head, position, room)
     if not new then return skipped end
     for _, entry in ipairs(new) do entries[#entries + 1] = entry end
@@ -651,10 +636,10 @@ local function take(name, args, known)
   if #entries == 0 then heartbeat(name) end
   local next_due = tonumber(redis.call('ZRANGE', name.waiting, 0, 0, 'WITHSCORES')[2] or -1)
   if token then
-    local page = { nth = nth, epoch = of or head.epoch, due = now + lease_ms, ids = {}, deliveries = {}, tasks = {} }
+    local page = { nth = nth, epoch = of, due = now + lease_ms, ids = {}, deliveries = {}, tasks = {} }
     remember_page(token, page, entries, tasks)
   end
-  return { of or head.epoch, head.offset, position, waiting, next_due, now, missed, lost, entries, tasks }
+  return { of, head.offset, position, waiting, next_due, now, missed, lost, entries, tasks }
 end
 
 -- Answers -------------------------------------------------------------------------------------------------------------------
@@ -704,10 +689,7 @@ local function is_held(name, epoch, id, task, out, body_sha1)
     local body = redis.call('HGET', name.body, task)
     if body and redis.sha1hex(body) == body_sha1 then return true end
   end
-  if id == '' then return false end
-  enter(name, epoch)
-  local pending = redis.pcall('XPENDING', name.log, name.group, id, id, 1)
-  return not pending.err and pending[1] ~= nil and tostring(pending[1][4]) == out
+  return id ~= '' and tostring(times_leased(name, epoch, id)) == out
 end
 
 -- Each answer is a word and its number of arguments. All answers of a call take effect in one step. An entry is answered in the
@@ -873,7 +855,7 @@ local function lease(key, args, _, for_ms)
 end
 
 -- Store a value: <value> <for_ms>.
-local function put(key, args, _, for_ms)
+local function store(key, args, _, for_ms)
   return redis.call('SET', key, args[3], 'PX', whole(for_ms))
 end
 
@@ -970,7 +952,7 @@ register('group_remove', OOM, may_remove, remove)
 -- Small and expiring, and called before work that has an answer.
 remember('rate', OOM, may_count, 5, { 3, 4 }, ', limit, period_ms and a unique word', rate)
 remember('window', OOM, nil, 3, { 3 }, ' and length_ms', window)
-remember('put', OOM, nil, 4, { 4 }, ', a value and for_ms', put)
+remember('put', OOM, nil, 4, { 4 }, ', a value and for_ms', store)
 remember('record', {}, may_count, 5, { 4, 5 }, ', an outcome, for_ms and how many', record)
 remember('lease', OOM, nil, 4, { 4 }, ', a holder and for_ms', lease)
 redis.register_function{

@@ -137,10 +137,8 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None) ->
     import dataclasses
 
     from headgate.consumers.work.groups import Groups
-    from headgate.events.topic import check_namespace
     from headgate.redis.registry import need_known
 
-    namespace = check_namespace(namespace)
     configured = configured_consumers(config)
     client = redis_of_consumers(config, redis_url)
     statuses = Groups(client, namespace).statuses()
@@ -163,9 +161,8 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     Refused if one of its instances has worked within the last minute.
     """
     from headgate.consumers.work.groups import Groups, check_consumer
-    from headgate.events.topic import check_namespace
 
-    namespace, consumer = check_namespace(namespace), check_consumer(consumer)
+    consumer = check_consumer(consumer)
     configured = configured_consumers(config)
     client = redis_of_consumers(config, redis_url)
     waiting, dead = Groups(client, namespace).remove(consumer)
@@ -246,13 +243,12 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
     def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: object) -> None:
         from headgate.consumers.work.dead_letters import DeadLetters
         from headgate.consumers.work.groups import check_consumer
-        from headgate.events.topic import check_namespace
 
         if "all_" in kwargs and bool(kwargs["letter_ids"]) == kwargs["all_"]:
             raise click.UsageError("expected one or more IDs, or --all")
         check_consumer(consumer)
         client = redis_of_consumers(config, redis_url)
-        need_consumer(client, check_namespace(namespace), consumer, config)
+        need_consumer(client, namespace, consumer, config)
         command(letters=DeadLetters(client, namespace, consumer), **kwargs)
 
     return click.argument("consumer")(with_options(namespace_option, config_option, redis_option)(wrapper))

@@ -76,12 +76,11 @@ def doctor(
 
     from headgate.diagnosis.doctor import Doctor
     from headgate.errors import HeadgateError
-    from headgate.events.topic import check_namespace
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
 
     settings = effective_settings(config, {"HEADGATE_REDIS_URL": redis_url})
-    namespace = check_namespace(namespace or settings.namespaces[0])
+    namespace = namespace or settings.namespaces[0]
     no_redis: HeadgateError | None = None
     try:
         redis_url = find_redis_url(settings)

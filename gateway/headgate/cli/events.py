@@ -87,12 +87,10 @@ def publish(
         with open_publisher(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
             _publish_one(publisher, topic, data, event_id, id_for_s, user)
     elif file is not None:
-        from headgate.events.topic import check_namespace
         from headgate.redis.event_ids import SentEvents
 
         from .bulk_file import namespace_limit, publish_file
 
-        check_namespace(namespace)
         client = open_redis(redis_url)
         with open_publisher(max_payload_bytes=namespace_limit(client, namespace)) as publisher:
             publish_file(

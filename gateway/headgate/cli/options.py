@@ -55,10 +55,17 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
 
 
 def _with_file(command: Command) -> Command:
-    """Let a command without `--config` find Redis and secrets in the `[settings]` of the configuration file, too."""
+    """Let a command without `--config` find Redis and secrets in the `[settings]` of the configuration file, too.
+
+    A namespace is checked.
+    """
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
+        if arguments.get("namespace") is not None:
+            from headgate.events.topic import check_namespace
+
+            arguments["namespace"] = check_namespace(arguments["namespace"])
         if "config" not in arguments and arguments.get("redis_url") is None:
             from headgate.settings.file import find_file, read_settings
             from headgate.settings.settings import environment
@@ -100,13 +107,11 @@ def need_namespace(redis_url: str | None, namespace: str) -> Client:
     """Return a client as `open_redis`. Raises if a command would otherwise report an unknown namespace as empty.
 
     Raises:
-        UnknownNamespace, NamespaceNotServed: the name is invalid, or not known there.
+        NamespaceNotServed: it is not known there.
         BusUnavailable, BusRefused: Redis did not answer.
     """
-    from headgate.events.topic import check_namespace
     from headgate.redis.registry import need_known
 
-    check_namespace(namespace)
     client = open_redis(redis_url)
     need_known(client, namespace)
     return client

@@ -30,7 +30,7 @@ def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
 
     catalogue = _from_folder(folder)
     documents, topics = catalogue.documents, catalogue.topics
-    client, namespace = _open(namespace, redis_url)
+    client = open_redis(redis_url)
     before, after = change_registry(client, namespace, lambda _: documents, replaces_invalid=True)
     added, removed = after.texts.keys() - before.texts.keys(), before.texts.keys() - after.texts.keys()
     changed = {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}
@@ -49,7 +49,7 @@ def list_(namespace: str, redis_url: str | None) -> None:
     """Print the version of the registry and each schema: its pattern, file and size."""
     from headgate.services.schemas.catalogue import read_catalogue
 
-    client, namespace = _open(namespace, redis_url)
+    client = open_redis(redis_url)
     held = _held(client, namespace)
     catalogue = read_catalogue(held)
     if not wants_json():
@@ -68,7 +68,7 @@ def list_(namespace: str, redis_url: str | None) -> None:
 @with_options(namespace_option, redis_option, json_option)
 def show(name: str, namespace: str, redis_url: str | None) -> None:
     """Print one schema of the registry, by the NAME of its file or by its pattern."""
-    client, namespace = _open(namespace, redis_url)
+    client = open_redis(redis_url)
     held = _held(client, namespace)
     file = _file_of(held, name)
     if wants_json():
@@ -95,7 +95,7 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> Non
         read_catalogue(left)  # no remaining schema refers to a removed one
         return left
 
-    client, namespace = _open(namespace, redis_url)
+    client = open_redis(redis_url)
     _, after = change_registry(client, namespace, without)
     print_done(
         f"version {after.version}: {counted(len(after.texts), 'file')}, in namespace {namespace}",
@@ -118,7 +118,7 @@ def types(folder: str | None, registry: bool, namespace: str, redis_url: str | N
 
     if check and out is None:
         raise click.UsageError("--check goes with --out FILE")
-    text = typescript(read_catalogue(_held(*_open(namespace, redis_url))) if registry else _from_folder(folder))
+    text = typescript(read_catalogue(_held(open_redis(redis_url), namespace)) if registry else _from_folder(folder))
     if out is None:
         if wants_json():
             print_json({"source": text})
@@ -135,13 +135,6 @@ def types(folder: str | None, registry: bool, namespace: str, redis_url: str | N
         fail(f"{out}: {error.strerror}")
     if wants_json():
         print_done(f"{out} is written", {"file": out, "written": not check})
-
-
-def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:
-    from headgate.events.topic import check_namespace
-
-    checked = check_namespace(namespace)
-    return open_redis(redis_url), checked
 
 
 def _folder_of(given: str | None) -> str:

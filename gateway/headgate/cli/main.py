@@ -10,8 +10,6 @@ must patch the standard library before any other module of ours is loaded.
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
 from headgate.installation import __version__
@@ -55,28 +53,9 @@ _SECTIONS = {
     },
     "Schemas of topics": {"schemas": ("schemas", "schemas"), "types": ("schemas", "types")},
 }
-_COMMANDS = {name: place for commands in _SECTIONS.values() for name, place in commands.items()}
 
 
-class _LazyCommands(Commands):
-    """The commands of _COMMANDS, each imported on first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module, attribute = _COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"headgate.cli.{module}"), attribute)
-        return command
-
-
-@click.group(
-    cls=_LazyCommands,
-    sections={title: [*names] for title, names in _SECTIONS.items()},
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=Commands, sections=_SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Headgate: real-time notifications from Python services to browsers, without silent loss."""

@@ -10,8 +10,9 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
@@ -235,11 +236,26 @@ def _fail_for(error: OutputRefused) -> NoReturn:
 
 
 class Commands(click.Group):
-    """A group. `sections` are the titles of its help with their commands. Without them there is one section."""
+    """A group. `sections` are the titles of its help with their commands, which are imported on first use from a module here.
 
-    def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[str]] | None = None, **options: Any) -> None:
+    Without them there is one section.
+    """
+
+    def __init__(
+        self, *arguments: Any, sections: Mapping[str, Mapping[str, tuple[str, str]]] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._sections = sections
+        self._sections = sections or {}
+        self._places = {name: place for commands in self._sections.values() for name, place in commands.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *self._places})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (place := self._places.get(cmd_name)) is None:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"{__package__}.{place[0]}"), place[1])
+        return command
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line. Reports a refusing standard output in one line on standard error, also for help texts.
@@ -262,7 +278,8 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, and wrap long sentences."""
-        for title, names in (self._sections or {"Commands": self.list_commands(ctx)}).items():
+        sections: Mapping[str, Iterable[str]] = self._sections or {"Commands": self.list_commands(ctx)}
+        for title, names in sections.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
                 # Click cuts a text that does not fit in one line, unless a longer limit is given.

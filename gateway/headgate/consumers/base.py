@@ -18,7 +18,7 @@ from headgate.events.event import Event
 
 if TYPE_CHECKING:
     from headgate.redis.inbox import UserFacts
-    from headgate.services.publisher import Receipt
+    from headgate.services.publisher import Publisher
 
 
 class Delivery(Event, frozen=True, gc=False):
@@ -136,14 +136,6 @@ class State(Protocol):
         """Return the progress of the consumer, in one step and one round trip."""
 
 
-class Publishing(Protocol):
-    """The part of `publisher.Publisher` that a consumer may use."""
-
-    def publish(
-        self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, user: str | None = None
-    ) -> Receipt: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """The name, namespace and state of a consumer, and a publisher for its own events.
@@ -154,7 +146,7 @@ class Context:
     name: str
     namespace: str
     state: State
-    publisher: Publishing
+    publisher: Publisher
     rate: int = 0
     rate_period_s: float = 3600.0
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headgate.consumers.base import Consumer, Context, Publishing, State
+from headgate.consumers.base import Consumer, Context, State
 from headgate.consumers.values import FUNCTION_NAME
 from headgate.settings.options import integer, number, one_of, option, text
+
+if TYPE_CHECKING:
+    from headgate.services.publisher import Publisher
 
 CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 # Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
@@ -98,6 +101,6 @@ class ConsumerSpec:
     runner: RunnerOptions = RunnerOptions()
 
 
-def context_of(spec: ConsumerSpec, state: State, publisher: Publishing) -> Context:
+def context_of(spec: ConsumerSpec, state: State, publisher: Publisher) -> Context:
     """Return the context for an object of the consumer's class."""
     return Context(spec.name, spec.namespace, state, publisher, spec.runner.rate, spec.runner.rate_period_s)

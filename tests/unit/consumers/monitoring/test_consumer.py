@@ -5,7 +5,7 @@ import json
 import socket
 import tomllib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate.consumers.base import Context, Delivery
 from headgate.consumers.monitoring.consumer import KEEP_S, MAX_ALERTS, Monitoring, MonitoringOptions
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.services.publisher import Receipt
+from headgate.services.publisher import Publisher, Receipt
 from headgate.settings.options import read_options
 from tests.support.consumers_state import MemoryState
 
@@ -65,7 +65,7 @@ class Site:
         self.offsets = itertools.count(1)
 
     def start(self) -> Monitoring:
-        monitoring = Monitoring(self.options, Context(self.name, "notifications", self.state, self.publisher))
+        monitoring = Monitoring(self.options, Context(self.name, "notifications", self.state, cast(Publisher, self.publisher)))
         monitoring.start()
         return monitoring
 

@@ -9,8 +9,8 @@
  * about to be frozen, or to enter the back/forward cache, gives it up by itself.
  *
  * Nothing depends on there being only one leader. One hub at a time carries each lane, which continues from its own position. Two leaders cost two
- * connections for a moment. A leader has a term above every term that it knows, so all tabs agree on the newest leader, and an older one that wakes up
- * steps down.
+ * connections for a moment. A tab follows the leader that was the last to announce itself. A leader that wakes up without its lock steps down, and its
+ * followers ask for the other one.
  *
  * @import { Transport, TransportOwner } from "../transport/transport.js"
  * @import { Link } from "./lane.js"
@@ -64,10 +64,8 @@ export const GROUP = {
 export function createGroup(name, owner, { locks, BroadcastChannel: Channel, newId, watch, window }) {
   const me = newId();
   const life = new Machine(GROUP, "out");
-  /** The newest known leader. @type {string | undefined} */
+  /** The leader that this tab follows, or this tab. @type {string | undefined} */
   let leader;
-  /** The highest known term. */
-  let term = 0;
   /** @type {BroadcastChannel} */
   let all;
   /** Aborts the wait for the group's lock. */
@@ -108,7 +106,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     // Held as long as this tab lives, so that the leader notices its end.
     void locks.request(lockOf(me), () => {
       if (life.is("out", "left")) return;
-      toAll({ type: WHO, term });
+      toAll({ type: WHO });
       stand();
       return new Promise((resolve) => {
         releaseSelf = () => resolve(undefined);
@@ -179,19 +177,17 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   async function lead() {
     take("lead");
-    term++;
     const was = leader;
     leader = me;
     office = createOffice();
     const mine = office;
-    announce(term);
+    announce();
     // If another tab has carried the lane of this one, it continues here.
     owner.orphaned();
     owner.led();
+    const there = await present();
     // Not for the previous leader, which may hang and would not join soon.
-    const there = (await present()).filter((tab) => tab !== was);
-    await Promise.race([mine.gathered(there), new Promise((resolve) => setTimeout(resolve, GATHER_MS))]);
-    if (office === mine) mine.begin();
+    if (office === mine) mine.begin(there.filter((tab) => tab !== was));
   }
 
   /** Return the present tabs. */
@@ -205,9 +201,14 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   function depose() {
     take("depose");
     stepDown();
+    seek();
+  }
+
+  /** Ask for a leader. */
+  function seek() {
     leader = undefined;
     owner.orphaned();
-    toAll({ type: WHO, term });
+    toAll({ type: WHO });
   }
 
   /** If this tab leads, close its office. */
@@ -225,44 +226,27 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   /** @param {any} message of any tab */
   function received(message) {
     const { type } = message;
-    if (type === WHO && office) announce(message.term);
-    else if (type === LEAD) follow(message);
-    else if (type === BYE && message.leader === leader && life.is("following")) orphan();
+    if (type === WHO && office) announce();
+    else if (type === LEAD) follow(message.leader);
+    else if (type === BYE && message.leader === leader && life.offer("orphan")) seek();
     else if (type === JOIN && message.leader === me) office?.joined(message);
   }
 
-  /** Announce that this tab leads, in a term above every known one. @param {number} known */
-  function announce(known) {
-    if (known > term) term = known + 1;
-    toAll({ type: LEAD, term, leader: me });
+  function announce() {
+    toAll({ type: LEAD, leader: me });
   }
 
-  /** @param {{ term: number, leader: string }} message */
-  function follow({ term: of, leader: which }) {
-    // A leader that has never known the present term.
-    if (of < term && life.is("seeking")) toAll({ type: WHO, term });
-    if (of < term || which === leader || (of === term && leader && which < leader)) return;
+  /** @param {string} which */
+  function follow(which) {
+    // A leader that another one has replaced learns that from its lock.
+    if (which === leader || !life.can("follow")) return;
     const was = leader;
-    term = of;
-    if (life.is("leading")) {
-      depose();
-      stand();
-    }
-    if (!life.can("follow")) return;
     leader = which;
     take("follow");
     misses = 0;
     waiting = false;
     if (was) owner.orphaned();
     owner.led();
-  }
-
-  function orphan() {
-    take("orphan");
-    leader = undefined;
-    owner.orphaned();
-    // A leader that exists already may have been ignored as an older one.
-    toAll({ type: WHO, term });
   }
 
   /** Count a missing answer, and ping the leader again. */
@@ -272,7 +256,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     const late = nowMs - pingedMs > 2 * pingMs();
     pingedMs = nowMs;
     timer = setTimeout(ping, pingMs());
-    if (life.is("seeking")) toAll({ type: WHO, term });
+    if (life.is("seeking")) toAll({ type: WHO });
     if (!life.is("following") || !ours) return;
     misses = waiting && !late ? misses + 1 : 0;
     if (misses >= MISSES) {
@@ -321,14 +305,13 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   function createOffice() {
     /** @type {Map<string, { post: (message: any) => void, close: () => void }>} */
     const tabs = new Map();
-    /** @type {Set<string>} */
-    const awaited = new Set();
-    let allThere = () => {};
+    /** Present tabs that have not joined. @type {Set<string>} */
+    let awaited = new Set();
+    /** Whether the connection may be made. */
     let begun = false;
-    let wanted = false;
-    /** Whether the connection exists or is being made. */
+    /** Whether it exists or is being made. */
     let connected = false;
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    /** @type {ReturnType<typeof setTimeout> | undefined} ends the wait for the tabs, or the connection to a gateway that is about to stop */
     let moving;
 
     const plain = owner.createPlain({
@@ -346,7 +329,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     const hub = new Hub({
       post: (tab, message) => tabs.get(tab)?.post(message),
       request: (request, body) => plain.request(request, body, MAX_DELAY_MS),
-      connect: dial,
       move(reason, inS) {
         clearTimeout(moving);
         const go = () => {
@@ -367,12 +349,19 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       clearTimeout(moving);
     }
 
+    /** Connect if a tab needs it. */
     function dial() {
-      wanted = true;
-      if (!begun || connected) return;
-      wanted = false;
+      if (!begun || connected || !tabs.size) return;
       connected = true;
       plain.connect();
+    }
+
+    /** No tab is awaited. */
+    function open() {
+      clearTimeout(moving);
+      awaited.clear();
+      begun = true;
+      dial();
     }
 
     /** @param {string} tab @param {{ post: (message: any) => void, close: () => void }} link @param {any} wish */
@@ -380,8 +369,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       tabs.get(tab)?.close();
       tabs.set(tab, link);
       hub.join(tab, wish);
-      awaited.delete(tab);
-      if (!awaited.size) allThere();
+      if (awaited.delete(tab) && !awaited.size) open();
       dial();
     }
 
@@ -402,16 +390,11 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     }
 
     return {
-      /** Wait until each of these tabs has joined. @param {string[]} present */
-      gathered(present) {
-        for (const tab of present) if (!tabs.has(tab)) awaited.add(tab);
-        return awaited.size ? new Promise((resolve) => (allThere = () => resolve(undefined))) : undefined;
-      },
-
-      /** The connection may be made. */
-      begin() {
-        begun = true;
-        if (wanted) dial();
+      /** Make the connection once these tabs have joined, or after a moment. @param {string[]} present */
+      begin(present) {
+        awaited = new Set(present.filter((tab) => !tabs.has(tab)));
+        if (awaited.size) moving = setTimeout(open, GATHER_MS);
+        else open();
       },
 
       /** @param {any} message of another tab */

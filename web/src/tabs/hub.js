@@ -26,7 +26,6 @@
  * @typedef {object} HubOwner
  * @property {(tab: string, message: any) => void} post in order, to each tab
  * @property {(name: string, body: object) => Promise<any>} request of the gateway; rejected without a connection
- * @property {() => void} connect a tab needs the connection; `greeting` is called, and then `arrived`, `lost` or `refused`
  * @property {(reason: string, inS: number) => void} move the gateway is about to stop; call `moved` within that time, once no request is `unanswered`
  */
 import { createChanges } from "../base/changes.js";
@@ -157,7 +156,6 @@ export class Hub {
     if (!places.every(([name, count]) => count <= (this.#limits[LIMITS[name]] ?? Infinity))) return this.#full(session);
     for (const pattern of wanted) this.#acquire(session, pattern, -1);
     for (const pattern of [...session.patterns.keys()]) if (!wanted.has(pattern)) this.#release(session, pattern);
-    if (!this.#welcome) this.#owner.connect();
     this.#changed();
   }
 

@@ -2,28 +2,17 @@
  * The log position: the position of a lane, derived from the gateway's messages alone. No I/O.
  *
  * In: each message, in the order of arrival. Out: the position from which another carrier of the lane continues without a missing or repeated event. It
- * follows the rules for a client in docs/protocol.md. It is `unsettled` from the report that the log is another one or has lost its end, until the message
+ * follows the rules for a client in docs/protocol.md. It is not settled from the report that the log is another one or has lost its end, until the message
  * with the new position. In between the lane cannot change its carrier.
  *
  * @import { Position, Welcome } from "../language/protocol.js"
  */
-import { Machine } from "../base/machine.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, TRIMMED, WELCOME } from "../language/protocol.js";
-
-/** @type {Record<"unsettled" | "settled", Partial<Record<"settle" | "unsettle", "unsettled" | "settled">>>} */
-export const LOG_POSITION = {
-  unsettled: { settle: "settled", unsettle: "unsettled" },
-  settled: { settle: "settled", unsettle: "unsettled" },
-};
 
 export class LogPosition {
   epoch = "";
   offset = -1;
-  #life = new Machine(LOG_POSITION, "unsettled");
-
-  get settled() {
-    return this.#life.is("settled");
-  }
+  settled = false;
 
   /** Return the position to resume from, if there is one. @returns {Position | undefined} */
   toResume() {
@@ -45,7 +34,7 @@ export class LogPosition {
     else {
       // The gap with the position follows.
       this.epoch = epoch;
-      this.#life.take("unsettle");
+      this.settled = false;
     }
   }
 
@@ -59,14 +48,12 @@ export class LogPosition {
   /** @param {any} gap */
   #gap({ reason, from, to, epoch }) {
     if (reason === ROLLED_BACK) this.#settle(epoch, from - 1);
-    else if (reason === LOG_LOST) this.#life.take("unsettle");
+    else if (reason === LOG_LOST) this.settled = false;
     else if (reason === TRIMMED && to && this.settled) this.offset = Math.max(this.offset, to);
   }
 
   /** @param {string} epoch @param {number} offset */
   #settle(epoch, offset) {
-    this.epoch = epoch;
-    this.offset = offset;
-    this.#life.take("settle");
+    Object.assign(this, { epoch, offset, settled: true });
   }
 }

@@ -14,35 +14,28 @@ export class Recent {
   floor = Infinity;
   /** @type {Entry[]} */
   #entries = [];
-  /** Index of the first entry that counts. A shift for each entry would move all others. */
-  #first = 0;
   #characters = 0;
 
   /** Forget everything; the following entries come after an offset. @param {number} floor */
   begin(floor) {
     this.floor = floor;
     this.#entries = [];
-    this.#first = this.#characters = 0;
+    this.#characters = 0;
   }
 
   /** @param {Entry} entry */
   put(entry) {
     this.#entries.push(entry);
     this.#characters += entry.text.length;
-    while (this.#entries.length - this.#first > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
-      const { offset, text } = this.#entries[this.#first];
-      this.#first++;
+    while (this.#entries.length > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
+      const { offset, text } = /** @type {Entry} */ (this.#entries.shift());
       this.#characters -= text.length;
       this.floor = Math.max(this.floor, offset);
-    }
-    if (this.#first > MAX_ENTRIES) {
-      this.#entries = this.#entries.slice(this.#first);
-      this.#first = 0;
     }
   }
 
   /** Return the entries after an offset, in order. @param {number} offset */
   behind(offset) {
-    return this.#entries.slice(this.#first).filter((entry) => entry.offset > offset);
+    return this.#entries.filter((entry) => entry.offset > offset);
   }
 }

@@ -16,7 +16,6 @@ class Office {
   posts = {};
   /** Requests that wait for an answer. @type {{ name: string, body: any, answer: (reply: any) => void, fail: (error: any) => void }[]} */
   requests = [];
-  connects = 0;
   moves = [];
 
   constructor(window) {
@@ -27,7 +26,6 @@ class Office {
           this.posts[tab].push(message);
         },
         request: (name, body) => new Promise((answer, fail) => this.requests.push({ name, body, answer, fail })),
-        connect: () => void this.connects++,
         move: (...move) => void this.moves.push(move),
       },
       window,
@@ -88,15 +86,6 @@ async function open(tabs, window) {
 }
 
 describe("a hub and its tabs", () => {
-  it("asks for a connection when the first tab joins, and for no second one", async () => {
-    const office = new Office();
-    office.join("one", ["a.#"]);
-    assert.equal(office.connects, 1);
-    await office.welcome();
-    office.join("two", ["a.#"]);
-    assert.equal(office.connects, 1);
-  });
-
   it("sends each tab the events of its patterns, once, and nothing else", async () => {
     const office = await open({ one: ["a.#", "a.x"], two: ["b.#"] });
     office.event("a.x", 1);
@@ -441,7 +430,6 @@ describe("a hub and its connection", () => {
     assert.deepEqual(office.texts("away"), []);
     office.hub.lost("again");
     office.join("one", ["a.#"], { epoch: "e1", offset: 0 });
-    assert.equal(office.connects, 4);
     await office.welcome();
     assert.equal(office.texts("one")[0][0], "welcomed");
     assert.deepEqual(office.texts("two"), []);

@@ -307,7 +307,6 @@ describe("a tab that takes nothing", () => {
         if (tab === "quick" && message.type === "lane") hub.acknowledge(tab, 1);
       },
       request: async () => ({ ok: true }),
-      connect() {},
       move() {},
     }, WINDOW);
     for (const tab of ["quick", "slow"]) hub.join(tab, { subscriptions: [{ pattern: "a.#" }] });

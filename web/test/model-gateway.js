@@ -353,6 +353,10 @@ export class Link extends Listened {
     return true;
   }
 
+  get connected() {
+    return this.isConnected;
+  }
+
   // The gateway's end.
 
   /** A CONNECT has been welcomed: continue after `from`, or report what the log has lost of the position. */

@@ -37,7 +37,7 @@ export function createEventClaims(name, { locks, BroadcastChannel: Channel }) {
     async claim(key) {
       if (globalThis.document?.hidden) await new Promise((resolve) => setTimeout(resolve, HIDDEN_MS));
       if (known.has(key)) return false;
-      return new Promise((resolve, reject) => {
+      return new Promise((resolve) => {
         locks
           .request(`${name}/${key}`, { ifAvailable: true }, (lock) => {
             const mine = Boolean(lock) && !known.has(key);
@@ -48,7 +48,8 @@ export function createEventClaims(name, { locks, BroadcastChannel: Channel }) {
             if (held.length >= HELD) held.shift()?.();
             return new Promise((release) => held.push(() => release(undefined)));
           })
-          .catch(reject);
+          // The browser denies locks to this page, for example because cookies are blocked, so it acts by itself.
+          .catch(() => resolve(true));
       });
     },
 

@@ -36,7 +36,7 @@ import { POLL_MS } from "../connection/connection.js";
 import { Machine } from "../base/machine.js";
 import { MAX_DELAY_MS, startTimer } from "../base/timer.js";
 import { Hub } from "./hub.js";
-import { BYE, JOIN, LEAD, LEAVE, PING, PONG, REQUEST, TOOK, WHO } from "./messages.js";
+import { BYE, JOIN, LEAD, LEAVE, PING, PONG, PROBE, REQUEST, TOOK, WHO } from "./messages.js";
 
 /**
  * A visible tab pings its leader this often, and replaces it after so many misses, which takes 0.6 to 0.9 s. If the leader is only busy, that costs a
@@ -379,6 +379,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       if (type === REQUEST) hub.ask(tab, message.id, message.name, message.body);
       else if (type === TOOK) hub.acknowledge(tab, message.count);
       else if (type === PING) tabs.get(tab)?.post({ type: PONG });
+      else if (type === PROBE) plain.probe(message.spreadMs);
       else if (type === LEAVE) hub[message.full ? "drop" : "part"](tab);
     }
 

@@ -32,7 +32,7 @@ import { CURSOR, EVENT, GAP, LOG_LOST, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, 
 import { isFull } from "../subscriptions/places.js";
 import { WINDOW } from "./hub.js";
 import { LogPosition } from "./log-position.js";
-import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
+import { BEHIND, LANE, LEAVE, LOST, PROBE, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
 
 /** How long a tab waits for a leader before it connects by itself. */
 const LEADERLESS_MS = 3000;
@@ -407,7 +407,8 @@ export function createLane(owner, createPlain, group) {
     },
 
     probe(/** @type {number | undefined} */ spreadMs) {
-      if (life.is("own", "crossing", "parting")) plain.probe(spreadMs);
+      plain.probe(spreadMs);
+      link?.post({ type: PROBE, spreadMs });
     },
 
     /** Return CONNECT's auth with the latest token, for the shared connection that this tab makes as the leader. */

@@ -2,7 +2,7 @@
  * The types of messages between tabs, and their version. Tabs of another version form another group. No I/O.
  *
  * On the group's channel, to all tabs: `who` (from a tab that knows no leader), `lead` {leader}, `bye` {leader}, `join` {leader, tab, …}. On
- * the channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave` {full}, `ping`; from the leader: the others.
+ * the channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave` {full}, `ping`, `probe` {spreadMs}; from the leader: the others.
  * `behind` {full} means that there are no places for the tab's patterns. No message has the token of a CONNECT, but a `refresh` has its own.
  */
 export const VERSION = 3;
@@ -16,6 +16,7 @@ export const REQUEST = "request";
 export const TOOK = "took";
 export const LEAVE = "leave";
 export const PING = "ping";
+export const PROBE = "probe";
 
 export const WELCOMED = "welcomed";
 export const LANE = "lane";

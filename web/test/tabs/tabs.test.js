@@ -77,6 +77,22 @@ describe("tabs", () => {
     await until(live);
     assert.ok(world.nowMs - beganMs < 2500, `after ${world.nowMs - beganMs} ms`);
     assert.equal(gates[0].tabs.role, "alone");
+    assert.equal(await gates[0].tabs.claim({ id: "i1" }), true);
+  });
+
+  it("ask the gateway for a sign of life when the page of any of them is back", async () => {
+    const backs = [];
+    Object.assign(globalThis, { addEventListener: (name, listener) => name === "pageshow" && backs.push(listener) });
+    for (let nth = 0; nth < 2; nth++) open({ user: "ann" });
+    await until(live);
+    Reflect.deleteProperty(globalThis, "addEventListener");
+    const [client] = gateway.clients;
+    const { mock: asked } = mock.method(client, "answer");
+    for (const back of backs) {
+      asked.resetCalls();
+      back();
+      await until(() => asked.callCount());
+    }
   });
 
   it("have another leader and every event within a second after their leader hangs", async () => {

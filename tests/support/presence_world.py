@@ -171,13 +171,10 @@ class Process:
         self.arriving: list[tuple[str, bytes]] = []
         self.link_up = True
         self.in_touch = True
-        self.listens_since_s = world.now_s
         self.back_s = self.link_back_s = float("inf")  # when it finds that Redis is there again
         self.alive = True
         self.has_lease = False
         self.beat_s = -1.0
-        self.unread: set[str] = set()
-        self.put_off: set[str] = set()
         self.reading: dict[str, Iterator[None]] = {}
         self.pages: dict[str, Page] = {}
         self.listened: set[str] = set()
@@ -195,8 +192,7 @@ class Process:
         """Let some messages arrive."""
         some, self.arriving = self.arriving[:most], self.arriving[most:]
         for topic, message in some:
-            if self.rooms.take(topic, message):
-                self.unread.add(topic)
+            self.rooms.take(topic, message)
 
     def break_link(self) -> None:
         """The link breaks, and its messages on their way are lost."""
@@ -204,31 +200,28 @@ class Process:
         self.arriving.clear()
         self.listened.clear()
         self.leases.missed()
-        for topic in self.rooms.topics:
-            self.rooms.room(topic).missed()  # type: ignore[union-attr]
+        for _, room in self.rooms.copies():
+            room.doubt()
         self.rooms.writes.write_all()
 
     def mend_link(self) -> None:
         """The link is there again, and listens to all topics."""
-        self.link_up, self.listens_since_s = True, self.world.now_s
+        self.link_up, self.beat_s = True, -1.0
+        self.leases.missed()
         for topic in self.rooms.topics:
             self._opened(topic)
 
     def begin_reading(self) -> None:
-        """Ask Redis for the doubtful topics, one after the other."""
-        if self.in_touch and not self.reading and self.unread:
-            topic = min(self.unread)
-            self.unread.discard(topic)
-            self.reading[topic] = self._read(topic)
+        """Ask Redis for the topics in doubt, one after the other."""
+        doubtful = [topic for topic, room in self.rooms.copies() if not room.is_live and topic in self.listened]
+        if self.in_touch and not self.reading and doubtful:
+            self.reading[doubtful[0]] = self._read(doubtful[0])
             self.read_on()
 
     def read_on(self) -> None:
         """Have the answer to the last question, and ask the next."""
         for topic, reading in list(self.reading.items()):
-            if not self.in_touch:
-                del self.reading[topic]
-                self.unread.add(topic)
-            elif next(reading, self) is self:
+            if not self.in_touch or next(reading, self) is self:
                 del self.reading[topic]
 
     def end_reading(self) -> None:
@@ -243,7 +236,6 @@ class Process:
         nth = room.begin()
         found = store.written(topic)
         if not room.was_live and any(self.leases.is_unsure(process) for process in found):
-            self.put_off.add(topic)
             return
         yield
         for process, written in found.items():
@@ -255,20 +247,24 @@ class Process:
                     yield
         last = store.written(topic)
         yield
-        if self.rooms.room(topic) is not room:
+        if self.rooms.room(topic) is not room or topic not in self.listened:
             return
-        if topic in self.listened and not self.rooms.loaded(topic, nth, last):
-            self.unread.add(topic)
+        if not self.rooms.loaded(topic, nth, last, self.in_touch_since_s):
             return
         while self.rooms.merge(topic):
             yield
+
+    @property
+    def in_touch_since_s(self) -> float | None:
+        """Since when it has heard the others."""
+        return self.leases.in_touch_since_s if self.link_up else None
 
     def pulse(self, *, loses_answer: bool = False, dies_before_the_write: bool = False) -> None:
         """Expire, beat and write, as Presence does."""
         if not self.alive:
             return
         world, rooms = self.world, self.rooms
-        rooms.expire(self.listens_since_s if self.link_up else None)
+        rooms.expire(self.in_touch_since_s)
         if not self.in_touch:
             self.leases.missed()
             writes = rooms.writes.next_write()
@@ -285,13 +281,9 @@ class Process:
                     world.store.forget(dead, world.store.beats[dead])
                 elif dead != self.name:
                     rooms.dead(dead)
-            self.unread |= self.put_off
-            self.put_off.clear()
-            for topic in rooms.topics:
-                room = rooms.room(topic)
-                if room is not None and room.holds:
+            for _, room in rooms.copies():
+                if room.holds:
                     room.doubt()
-                    self.unread.add(topic)
         while rooms.writes.waits and self.has_lease and not dies_before_the_write:
             writes = rooms.writes.next_write()
             if world.store.write(self.name, writes) is None:
@@ -315,7 +307,6 @@ class Process:
             room = self.rooms.room(topic)
             if room is not None:
                 room.doubt()
-                self.unread.add(topic)
 
     def _closed(self, topic: str) -> None:
         self.listened.discard(topic)
@@ -353,7 +344,7 @@ class World:
         room = process.rooms.prepare(page.session, "t")
         for _ in range(3):  # a present reading, one for this, and one more
             if not room.was_live:
-                if process.put_off:
+                if process.beat_s < 0:
                     process.pulse()  # the first room of a process begins with a beat
                 process.begin_reading()
                 process.end_reading()

@@ -122,7 +122,7 @@ def test_the_documented_rights_are_enough(redis_client: Client, redis_server: An
         there.presence.close()
         here.enter()
         beats = store.beat(redis_client, "notifications", "").beats
-        store.forget(here.presence._commands, "notifications", there.presence.rooms.process, None, events=True)
+        store.forget(here.presence._redis, "notifications", there.presence.rooms.process, None, events=True)
         assert there.presence.rooms.process in beats
         wait_for(lambda: here.shows("ana"), "a dead process's members are gone")
     call(redis_client, "ACL", "DELUSER", "gate")

@@ -169,13 +169,14 @@ def test_many_changes_are_several_writes() -> None:
 Found = dict[str, tuple[int, dict[str, Entry]]]
 
 
-def load(room: Room, found: Found, now_s: float = 0.0) -> bool:
+def load(room: Room, found: Found, now_s: float = 0.0, in_touch_since_s: float | None = 0.0) -> bool:
     """Let a room read the writes of each process, in one part each, and merge it."""
     nth = room.begin()
     for process, (number, table) in found.items():
         if room.lacks(process, Written(number, len(table))):
             room.add(process, {user: encode_entry(each) for user, each in table.items()})
-    live = room.loaded(nth, {process: Written(number, len(table)) for process, (number, table) in found.items()}, now_s)
+    last = {process: Written(number, len(table)) for process, (number, table) in found.items()}
+    live = room.loaded(nth, last, now_s, in_touch_since_s)
     while room.merge():
         pass
     return live
@@ -255,13 +256,9 @@ def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> Non
     """The time in which no process could write does not count."""
     room = live_room()
     room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
-    for now_s in (100.0, 101.0, 120.0, 121.0):
+    for now_s, since_s in ((100.0, 90.0), (101.0, 90.0), (120.0, 119.0), (121.0, 119.0), (130.0, None)):
         room.doubt()
-        assert load(room, {}, now_s)
-        assert names(room) == ["ana"]
-    for second in range(122, 132):
-        room.missed()
-        assert load(room, {}, float(second))
+        assert load(room, {}, now_s, since_s)
         assert names(room) == ["ana"]
 
 
@@ -380,7 +377,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
     rooms.expire(0.0)
     assert (closed, len(rooms), rooms.next_end_s(0.0)) == (["t"], 0, None)
     assert not rooms.take("t", b"")
-    assert rooms.loaded("t", 1, {})
+    assert rooms.loaded("t", 1, {}, None)
     assert not rooms.merge("t")
     assert rooms.room("t") is None
     assert rooms.writes.next_write() == []  # it came and went, and Redis has heard of neither
@@ -415,26 +412,22 @@ def test_many_watchers_are_told_in_turns() -> None:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_a_reading_that_fails_because_presence_was_closed_is_no_fault(monkeypatch: pytest.MonkeyPatch, closes: bool) -> None:
-    """Its connection is closed in the middle of it. Any other failure is logged with its traceback, and reading goes on."""
+def test_a_step_that_fails_because_presence_was_closed_is_no_fault(monkeypatch: pytest.MonkeyPatch, closes: bool) -> None:
+    """Its connection is closed in the middle of it. Any other failure is logged with its traceback, and the next step comes."""
     monkeypatch.setattr(presence_module, "sleep", lambda seconds: None)
-    presence: Any = object.__new__(Presence)
-    presence._closed, presence._unread, presence._read_now = False, {}, Signal()
-    read: list[str] = []
+    presence = Presence("n", "redis://127.0.0.1:1", Settings(), lambda *_, **__: None)
+    steps: list[bool] = []
 
-    def fail(topic: str) -> bool:
-        read.append(topic)
-        del presence._unread[topic]
-        presence._closed = closes or len(read) == 2
+    def fail() -> float | None:
+        steps.append(True)
+        if closes or len(steps) == 2:
+            presence.close()
         raise ValueError("as planned")
 
-    presence._read = fail
-    presence._read_soon("one")
-    presence._read_soon("two")
     with capture_logs() as lines:
-        presence._run_reader()
-    assert [line["event"] for line in lines] == ([] if closes else ["presence not read"])
-    assert read == (["one"] if closes else ["one", "two"])
+        presence._run("reader", Signal(), fail)
+    assert [(line["event"], line["part"]) for line in lines] == ([] if closes else [("presence failed", "reader")])
+    assert len(steps) == (1 if closes else 2)
 
 
 # The lease ---------------------------------------------------------------------------------------------------------------
@@ -455,7 +448,7 @@ def test_a_process_without_members_gives_its_lease_back(monkeypatch: pytest.Monk
 
     recorded = SimpleNamespace(beat=beat, write=write, forget=lambda *_, **__: calls.append("forget"))
     monkeypatch.setattr(presence_module, "store", recorded)
-    monkeypatch.setattr(presence_module, "spawn", lambda function: None)
+    monkeypatch.setattr(presence_module, "spawn", lambda *_: None)
     presence = Presence("n", "redis://127.0.0.1:1", Settings(), lambda *_, **__: None, lambda: now_s)
     presence.rooms.prepare("s", "rooms.7")
     presence.rooms.enter("s", "rooms.7", Page("ana", "s"), "ana", None)

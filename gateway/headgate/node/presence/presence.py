@@ -4,8 +4,8 @@ In: clients' requests and the ends of their connections, from the node. Out: to 
 dead processes; to the rooms, the contents of Redis; to pages, differences. Until the first request, the only activity is a
 check for processes that died with their members (`start`). No event of the log passes through here.
 
-There are four greenlets: the pulse (writes, beats, publishes `occupied` and `vacated`), the link (subscribes), the reader
-(reads topics in doubt), each with a separate connection, and the notifier, without one.
+There are four greenlets: the pulse (writes, beats, publishes `occupied` and `vacated`) and the reader (reads rooms in doubt),
+which share a connection, the link (subscribes), with its own, and the notifier, without one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from headgate.runtime.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_R
 from headgate.settings.settings import Settings
 
 from .leases import BACK_S, BEAT_S, Leases
+from .room import Room
 from .rooms import Connection, Rooms
 
 log = structlog.get_logger("headgate.presence")
@@ -44,7 +45,8 @@ TIMEOUT_S = 2.0
 READ_WAIT_S = BACK_S + 2.0
 # A link without data for this long is dead, because each beat sends some.
 LINK_TIMEOUT_S = 3 * BEAT_S
-FIRST_RETRY_S, LAST_RETRY_S = 0.05, 0.5
+# Pause after a failure, and before a room that is still in doubt is read again.
+RETRY_S = 0.25
 
 # `Publisher.publish`: topic, data, id, namespace.
 Publish = Callable[[str, object, str | None, str], object]
@@ -66,25 +68,20 @@ class Presence:
         self._announced = compiled(settings.presence_events)
         self._events = bool(settings.presence_events)
         self.settings = settings
-        self._commands = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
-        self._database = database_number(self._commands)
-        self._reads = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._redis = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._database = database_number(self._redis)
         self._leases = Leases()
         # The first topic starts the greenlets of the rooms.
         self.rooms = Rooms(namespace, settings, opened=self._opened, closed=self._closed_room, wanted=self._wanted, now_s=now_s)
         self._begun = False
         self._link: SubscriberLink | None = None
-        self._listened: set[str] = set()  # topics that the link is subscribed to
-        self._unread: dict[str, None] = {}
-        self._put_off: dict[str, None] = {}  # topics to read after the next beat
-        self._live: dict[str, Signal] = {}
-        self._pulse_now, self._notify_now, self._read_now = Signal(), Signal(), Signal()
+        self._listened: set[str] = set()  # topics with a confirmed subscription
+        self._live: dict[str, Signal] = {}  # topics that a client waits for
+        self._pulse_now, self._link_now, self._read_now, self._notify_now = Signal(), Signal(), Signal(), Signal()
         self._pulse: Greenlet | None = None
         self._closed = False
-        self._beat_at_s = self._check_at_s = 0.0
+        self._beat_at_s = 0.0
         self._has_lease = False
-        self._in_touch_since_s: float | None = None  # when the link last connected
-        self._step = "beat"  # of the pulse
         self._faults: dict[str, str] = {}
         PRESENCE_ROOMS.labels(namespace).set_function(lambda: len(self.rooms))
         PRESENCE_MEMBERS.labels(namespace).set_function(lambda: self.rooms.members)
@@ -92,24 +89,23 @@ class Presence:
     def start(self) -> None:
         """Start checking for processes that died with their members. Idempotent."""
         if self._pulse is None and self._enabled:
-            self._pulse = spawn(self._run_pulse)
+            self._pulse = spawn(self._run, "pulse", self._pulse_now, self._beat_and_write)
 
     def close(self) -> None:
         """Stop. Idempotent. Remaining members end with the lease, because their pages are moving to another process."""
         if self._closed:
             return
         self._closed = True
-        for each in (self._pulse_now, self._notify_now, self._read_now):
+        for each in (self._pulse_now, self._link_now, self._read_now, self._notify_now):
             each.set()
         if self._link is not None:
             self._link.close()
         if self._begun and not self.rooms.members:
             try:
-                store.forget(self._commands, self._namespace, self.rooms.process, None, events=self._events)
+                store.forget(self._redis, self._namespace, self.rooms.process, None, events=self._events)
             except HeadgateError:
                 log.debug("lease not given back")  # it ends by itself
-        self._commands.close()
-        self._reads.close()
+        self._redis.close()
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -147,68 +143,78 @@ class Presence:
     def _opened(self, topic: str) -> None:
         if not self._begun:
             self._begun, self._leases.own = True, self.rooms.process
-            self._pulse = self._pulse or spawn(self._run_pulse)
+            self.start()
             self._pulse_now.set()
-            for run in (self._run_link, self._run_reader, self._run_notifier):
-                spawn(run)
-        if self._link is not None:
-            self._listened.add(topic)
-            self._send(("SUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
+            spawn(self._run, "link", self._link_now, self._follow)
+            spawn(self._run, "reader", self._read_now, self._read_doubtful)
+            spawn(self._run, "notifier", self._notify_now, self._notify)
+        self._send(("SUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
 
     def _closed_room(self, topic: str) -> None:
-        self._unread.pop(topic, None)
-        self._put_off.pop(topic, None)
         if (waited_for := self._live.pop(topic, None)) is not None:
             waited_for.set()
-        if topic in self._listened and self._link is not None:
-            self._listened.discard(topic)
-            self._send(("UNSUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
+        self._listened.discard(topic)
+        self._send(("UNSUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
 
     def _wanted(self) -> None:
         self._pulse_now.set()
         self._notify_now.set()
 
-    # -- the pulse ----------------------------------------------------------------------------------------------------
+    # -- the greenlets ------------------------------------------------------------------------------------------------
 
-    def _run_pulse(self) -> None:
+    def _run(self, part: str, wakeup: Signal, step: Callable[[], float | None]) -> None:
+        """Call `step` now, whenever `wakeup` is set, and after the seconds that it returned (None: not before), until `close`."""
         while not self._closed:
-            self._pulse_now.clear()
+            wakeup.clear()
             wait_s: float | None = 0.0
             try:
-                wait_s = self._beat_and_write()
+                wait_s = step()
+                self._faults.pop(part, None)
             except HeadgateError as error:
-                self._log_once(self._step, error)
-                sleep(LAST_RETRY_S)
+                if self._faults.get(part) != error.message and not self._closed:
+                    self._faults[part] = error.message
+                    log.warning("presence out of reach", part=part, error=error.message)
+                sleep(RETRY_S)
             except Exception:
-                if not self._closed:  # a bug must not end the pulse
-                    log.exception("presence failed")
-                sleep(LAST_RETRY_S)
-            sleep(WRITE_GAP_S)
-            self._pulse_now.wait(wait_s)
+                if not self._closed:  # closing ends a connection mid-read; a bug must not end the greenlet
+                    log.exception("presence failed", part=part)
+                sleep(RETRY_S)
+            wakeup.wait(wait_s)
+
+    # -- the pulse ----------------------------------------------------------------------------------------------------
 
     def _beat_and_write(self) -> float | None:
         """Do what is due; return the seconds until the next check, or None to wait for a change."""
         rooms, now_s = self.rooms, self._now_s()
         if not self._begun:
-            return self._check_idle(now_s)
+            return self._check_idle()
         rooms.expire(self._in_touch_since_s)
         busy = bool(len(rooms)) or rooms.writes.waits
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
             self._beat_at_s = now_s + (BEAT_S if busy else IDLE_CHECK_S)
             if self._has_lease and not busy:  # otherwise the others would treat this process as dead
-                store.forget(self._commands, self._namespace, rooms.process, None, events=self._events)
+                store.forget(self._redis, self._namespace, rooms.process, None, events=self._events)
             self._has_lease = False
             self._beat(rooms.process if busy else "")
             self._has_lease = busy
             self._ping()
-            self._read_again()
+            for _, room in rooms.copies():
+                if room.holds:
+                    room.doubt()
+            self._read_now.set()
         while rooms.writes.waits and self._has_lease and not self._closed:
             self._write()
+        sleep(WRITE_GAP_S)
         if rooms.writes.waits and not self._has_lease:
             return 0.0  # Redis has lost the lease, so beat, then write everything again
         end_s = rooms.next_end_s(self._in_touch_since_s)
         until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
         return max(0.0, until_s - self._now_s())
+
+    @property
+    def _in_touch_since_s(self) -> float | None:
+        """Since when this process has been in touch with all others; None while it is not."""
+        return None if self._link is None else self._leases.in_touch_since_s
 
     def _write(self) -> None:
         rooms = self.rooms
@@ -216,46 +222,29 @@ class Presence:
         if not writes:
             return
         PRESENCE_WRITES.labels(self._namespace).inc()
-        self._step = "write"
         try:
-            waiting = store.write(self._commands, self._namespace, rooms.process, writes, events=self._events)
+            waiting = store.write(self._redis, self._namespace, rooms.process, writes, events=self._events)
         except BaseException:
             rooms.writes.failed(writes)
             raise
-        self._faults.pop("write", None)
         if waiting is None:
             rooms.writes.failed(writes)
             self._has_lease = False
         elif waiting:
             self._announce()
 
-    def _check_idle(self, now_s: float) -> float | None:
+    def _check_idle(self) -> float | None:
         """Without rooms: check for dead processes; return the seconds until the next check, or None until a room opens."""
-        if now_s >= self._check_at_s:
-            self._check_at_s = now_s + IDLE_CHECK_S
-            if store.any_process(self._commands, self._namespace):
-                self._beat("")
-                return IDLE_CHECK_S
-            self._faults.pop("beat", None)
-            if not self._events:
-                drop_idle(self._commands)  # until a room is opened
-                return None
+        if store.any_process(self._redis, self._namespace):
+            self._beat("")
+        elif not self._events:
+            drop_idle(self._redis)  # until a room is opened
+            return None
         return IDLE_CHECK_S
 
-    def _read_again(self) -> None:
-        """Read the deferred topics, and those with members that Redis did not have."""
-        for topic in list(self._put_off):
-            del self._put_off[topic]
-            self._read_soon(topic)
-        for topic, room in self.rooms.copies():
-            if room.holds:
-                room.doubt()
-                self._read_soon(topic)
-
     def _beat(self, process: str) -> None:
-        self._step = "beat"
         try:
-            beats = store.beat(self._commands, self._namespace, process)
+            beats = store.beat(self._redis, self._namespace, process)
         except HeadgateError:
             self._leases.missed()
             raise
@@ -267,17 +256,16 @@ class Presence:
             if dead in beats.beats:
                 PRESENCE_DEAD.labels(self._namespace).inc()
                 log.info("a process's members are gone", process=dead)
-                store.forget(self._commands, self._namespace, dead, beats.beats[dead], events=self._events)
+                store.forget(self._redis, self._namespace, dead, beats.beats[dead], events=self._events)
                 beats = beats._replace(news=int(self._events))
             else:
                 self.rooms.dead(dead)  # and Redis has no record of it
         if beats.news:
             self._announce()
-        self._faults.pop("beat", None)
 
     def _announce(self) -> None:
         """Publish the pending events of topics that announce them."""
-        news = store.read_news(self._commands, self._namespace)
+        news = store.read_news(self._redis, self._namespace)
         for at, each in enumerate(news):
             name = f"{each.topic}.{each.kind}"
             fits = name.count(".") < MAX_TOPIC_WORDS and len(name) <= MAX_TOPIC_BYTES
@@ -292,45 +280,35 @@ class Presence:
                         break
                     log.warning("not published", topic=name, error=error.message)
         if news:
-            store.published(self._commands, self._namespace, news)
+            store.published(self._redis, self._namespace, news)
 
     # -- the link -----------------------------------------------------------------------------------------------------
 
-    def _run_link(self) -> None:
-        delay_s = FIRST_RETRY_S
-        while not self._closed:
-            link = SubscriberLink(self._url, TIMEOUT_S, key=presence_key(self._namespace))
-            try:
-                link.connect()
-                link.settimeout(LINK_TIMEOUT_S)
-                store.update_library(self._reads, self._namespace)
-                self._link, self._in_touch_since_s = link, self._now_s()
-                self._ping()
-                self._listen()
-                while not self._closed:
-                    for reply in link.read():
-                        self._take(reply)
-                    delay_s = FIRST_RETRY_S
-                    self._faults.pop("link", None)
-            except HeadgateError as error:
-                if not self._closed:
-                    self._log_once("link", error)
-            except Exception:
-                if not self._closed:  # closing ends the connection mid-read
-                    log.exception("presence link failed")
-            finally:
-                self._link = self._in_touch_since_s = None
-                self._listened.clear()
-                link.close()
+    def _follow(self) -> None:
+        """Connect, and take messages until the link breaks."""
+        link = SubscriberLink(self._url, TIMEOUT_S, key=presence_key(self._namespace))
+        try:
+            link.connect()
+            link.settimeout(LINK_TIMEOUT_S)
+            store.update_library(self._redis, self._namespace)
+            self._link = link
+            self._leases.missed()
+            self._beat_at_s = 0.0
+            self._pulse_now.set()
+            self._listen()
+            while not self._closed:
+                for reply in link.read():
+                    self._take(reply)
+                self._faults.pop("link", None)
+        finally:
+            self._link = None
+            self._listened.clear()
+            link.close()
             self._doubt_all()
-            if not self._closed:
-                sleep(delay_s)
-                delay_s = min(2 * delay_s, LAST_RETRY_S)
 
     def _listen(self) -> None:
         """Subscribe a new link to all topics."""
         if topics := self.rooms.topics:
-            self._listened.update(topics)
             self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic, self._database) for topic in topics)))
 
     def _ping(self) -> None:
@@ -351,97 +329,64 @@ class Presence:
         topic = reply[1].decode()[len(presence_channel(self._namespace, "", self._database)) :]
         if kind == b"message":
             if self.rooms.take(topic, reply[2]):
-                self._read_soon(topic)
-            return
-        room = self.rooms.room(topic)
-        if room is not None:
+                self._read_now.set()
+        elif (room := self.rooms.room(topic)) is not None:
+            self._listened.add(topic)
             room.doubt()  # Redis has everything sent before this
-            self._read_soon(topic)
+            self._read_now.set()
 
     def _doubt_all(self) -> None:
         """After losing the link, treat messages as missing and writes as lost (a failover, a restart without memory)."""
         if self._closed:
             return
-        drop_idle(self._commands)
-        drop_idle(self._reads)
+        drop_idle(self._redis)
         self._leases.missed()
         for _, room in self.rooms.copies():
-            room.missed()
+            room.doubt()
         self.rooms.writes.write_all()
         self._pulse_now.set()
 
     # -- the reader ---------------------------------------------------------------------------------------------------
 
-    def _read_soon(self, topic: str) -> None:
-        self._unread[topic] = None
-        self._read_now.set()
+    def _read_doubtful(self) -> float | None:
+        """Read each room in doubt; return when to try those again that still are."""
+        is_left = False
+        for topic, room in self.rooms.copies():
+            if not room.is_live and topic in self._listened:
+                self._read(topic, room)
+                is_left = is_left or not room.is_live
+        return RETRY_S if is_left else None
 
-    def _run_reader(self) -> None:
-        while not self._closed:
-            self._read_now.wait()
-            self._read_now.clear()
-            while self._unread and not self._closed:
-                topic = next(iter(self._unread))
-                try:
-                    self._read(topic)
-                    self._faults.pop("read", None)
-                except HeadgateError as error:
-                    self._unread[topic] = None
-                    self._log_once("read", error)
-                    sleep(LAST_RETRY_S)
-                except Exception:
-                    if not self._closed:  # closing ends the connection mid-read
-                        log.exception("presence not read")
-                    sleep(LAST_RETRY_S)
-
-    def _read(self, topic: str) -> None:
-        del self._unread[topic]
-        rooms, room = self.rooms, self.rooms.room(topic)
-        if room is None:
-            return
+    def _read(self, topic: str, room: Room) -> None:
         nth = room.begin()
-        by_process = store.read_written(self._reads, self._namespace, topic)
+        by_process = store.read_written(self._redis, self._namespace, topic)
         if not room.was_live and any(self._leases.is_unsure(process) for process in by_process):
-            self._put_off[topic] = None
             return
         for process, written in by_process.items():
             if room.lacks(process, written):
-                for part in store.read_parts(self._reads, self._namespace, topic, process):
+                for part in store.read_parts(self._redis, self._namespace, topic, process):
                     room.add(process, part)
                     one_round()
-        last = store.read_written(self._reads, self._namespace, topic)
+        last = store.read_written(self._redis, self._namespace, topic)
         one_round()  # lets the link process earlier messages
-        if rooms.room(topic) is not room:
-            return  # closed; a room opened since then has its own read
-        if topic in self._listened and not rooms.loaded(topic, nth, last):
-            self._unread[topic] = None
-            sleep(FIRST_RETRY_S)
+        if self.rooms.room(topic) is not room or topic not in self._listened:
             return
-        while rooms.merge(topic):
+        if not self.rooms.loaded(topic, nth, last, self._in_touch_since_s):
+            return
+        while self.rooms.merge(topic):
             one_round()
         if room.was_live and topic in self._live:
             self._live.pop(topic).set()
 
     # -- the notifier -------------------------------------------------------------------------------------------------
 
-    def _run_notifier(self) -> None:
-        while not self._closed:
-            self._notify_now.wait(NOTIFY_GAP_S if self.rooms.any_behind else None)
-            self._notify_now.clear()
-            if self._closed:
-                return
-            began_s, resets = monotonic(), 0
-            try:
-                for count in self.rooms.notify():
-                    resets += count
-                    one_round()
-            except Exception:
-                log.exception("presence not reported")
-            if resets:
-                PRESENCE_RESETS.labels(self._namespace).inc(resets)
-            sleep(max(NOTIFY_GAP_S, NOTIFY_SHARE * (monotonic() - began_s)))
-
-    def _log_once(self, part: str, error: HeadgateError) -> None:
-        if self._faults.get(part) != error.message and not self._closed:
-            self._faults[part] = error.message
-            log.warning("presence out of reach", part=part, error=error.message)
+    def _notify(self) -> float | None:
+        """Report changes to pages; return when to try again those that were too slow."""
+        began_s, resets = monotonic(), 0
+        for count in self.rooms.notify():
+            resets += count
+            one_round()
+        if resets:
+            PRESENCE_RESETS.labels(self._namespace).inc(resets)
+        sleep(max(NOTIFY_GAP_S, NOTIFY_SHARE * (monotonic() - began_s)))
+        return NOTIFY_GAP_S if self.rooms.any_behind else None

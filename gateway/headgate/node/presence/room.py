@@ -22,7 +22,7 @@ import msgspec
 from headgate.redis.presence_entries import Member, Written, merge, read_entries
 
 from .own_members import OwnMembers
-from .tables import IN_TOUCH_S, Message, Table, are_whole, brought_up
+from .tables import Message, Table, are_whole, brought_up
 
 MAX_WAITING = 10_000  # messages during a read; more of them start another read
 MERGED_AT_ONCE = 200  # users, in about 2 ms, before the loop may run
@@ -47,7 +47,6 @@ class Room:
         self._unmerged: dict[str, None] = {}
         self._tables: dict[str, Table] = {}  # of the other processes
         self._coming: dict[str, Table] = {}  # of the read in progress
-        self._read_s: float | None = None
         self._members: dict[str, Member] = {}
         self._names: list[str] = []
         self._changed: dict[str, None] = {}
@@ -102,11 +101,6 @@ class Room:
                 self._apply(message)
         self._waiting.clear()
 
-    def missed(self) -> None:
-        """Put everything in doubt after the link broke, as Redis may have been unreachable for others, too."""
-        self._read_s = None
-        self.doubt()
-
     # -- a reading ----------------------------------------------------------------------------------------------------
 
     @property
@@ -131,15 +125,16 @@ class Room:
         """Add a part of a process's members."""
         self._coming[process].entries.update(read_entries(values))
 
-    def loaded(self, nth: int, last: Mapping[str, Written], now_s: float) -> bool:
+    def loaded(self, nth: int, last: Mapping[str, Written], now_s: float, in_touch_since_s: float | None) -> bool:
         """End a read that answers doubt `nth` (from `begin`); return whether the room is live. If not, read again.
 
-        `last` is the last write of each process in Redis at the end of the read. `now_s` is monotonic.
+        `last` is the last write of each process in Redis at the end of the read. `now_s` is monotonic. `in_touch_since_s` is as
+        in `Leases`.
         """
         if nth != self.loads or self.is_live:
             return self.is_live
         last = {process: written for process, written in last.items() if process != self._process}
-        if not self._end(last, now_s):
+        if not self._end(last, now_s, in_touch_since_s):
             self.doubt()
             return False
         self.is_live = True
@@ -221,20 +216,18 @@ class Room:
             self._unmerged.update(dict.fromkeys([*(put[0] for put in message.puts), *message.takes]))
         return follows
 
-    def _end(self, last: Mapping[str, Written], now_s: float) -> bool:
+    def _end(self, last: Mapping[str, Written], now_s: float, in_touch_since_s: float | None) -> bool:
         """End a read and apply it if it is complete; return whether it is. Messages for unread tables are not applied."""
         coming, self._coming = self._coming, {}
         if not brought_up(coming, self._waiting) or not are_whole(coming, last):
             return False
-        in_touch = self._read_s is not None and now_s - self._read_s <= IN_TOUCH_S
-        self._read_s = now_s
         for process, table in list(self._tables.items()):
             read, at_end = coming.get(process), last.get(process)
             if read is not None and (read.number > table.number or not table.is_whole):
                 continue
             if at_end is not None and at_end.number >= table.number:
                 table.held_since_s = None
-            elif table.outlives(now_s, in_touch=in_touch):
+            elif table.outlives(now_s, in_touch_since_s):
                 self.dead(process)
                 continue
             coming.pop(process, None)

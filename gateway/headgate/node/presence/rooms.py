@@ -270,10 +270,10 @@ class Rooms:
             self._notify_later(topic)
         return doubtful
 
-    def loaded(self, topic: str, nth: int, last: Mapping[str, Written]) -> bool:
+    def loaded(self, topic: str, nth: int, last: Mapping[str, Written], in_touch_since_s: float | None) -> bool:
         """End a read of a topic (`Room.loaded`); return whether its room is live or closed. Then call `merge`."""
         room = self.room(topic)
-        return room is None or room.loaded(nth, last, self._now_s())
+        return room is None or room.loaded(nth, last, self._now_s(), in_touch_since_s)
 
     def dead(self, process: str) -> None:
         """Remove a dead process and its members."""

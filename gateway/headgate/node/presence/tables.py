@@ -5,8 +5,7 @@ In: its messages, and the reads of Redis. Out: its entries, and whether they sti
 A table is stated if the last read found it in Redis or its process has written since. It is held if Redis had no or an older one,
 because Redis may have lost its memory or failed over to a replica without the last writes. A live process writes everything again
 within a second or two, and members of a dead process have 5 s to come back elsewhere. So a held table counts for LEASE_S, and
-the next read drops it. That time runs only while this process is in touch with Redis. Reads more than IN_TOUCH_S apart prove
-nothing about the time between them.
+the next read drops it. That time runs only while this process is in touch with Redis.
 
 Messages arrive during a read. They are numbered and put or take single users, so a part that already includes some of them does
 no harm. A read is complete when each process's table has reached the write that Redis had at its end, with the same size.
@@ -20,11 +19,6 @@ import msgspec
 
 from headgate.node.presence.write_batches import WHOLE
 from headgate.redis.presence_entries import LEASE_S, Entry, Written
-
-from .leases import BEAT_S
-
-# Redis is read at each beat while a table is held.
-IN_TOUCH_S = 2 * BEAT_S
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
@@ -48,11 +42,11 @@ class Table:
         self.entries: dict[str, Entry] = {}
         self.held_since_s: float | None = None
 
-    def outlives(self, now_s: float, *, in_touch: bool) -> bool:
+    def outlives(self, now_s: float, in_touch_since_s: float | None) -> bool:
         """Record that a read lacks it; return whether it has been lacking for LEASE_S, with this process always in touch."""
-        if self.held_since_s is None or not in_touch:
+        if self.held_since_s is None:
             self.held_since_s = now_s
-        return now_s - self.held_since_s >= LEASE_S
+        return in_touch_since_s is not None and now_s - max(self.held_since_s, in_touch_since_s) >= LEASE_S
 
     def follow(self, message: Message) -> bool:
         """Apply a message; return whether it follows the known ones and leads to the number of members of its process."""

@@ -58,6 +58,7 @@ def on_the_clock(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> Pr
         monkeypatch.setattr(presence_module, name, replaced)
     presence._now_s = clock.time
     presence._pulse_now, presence._notify_now, presence._read_now = clock.signal(), clock.signal(), clock.signal()
+    presence._link_now = clock.signal()
     return presence
 
 

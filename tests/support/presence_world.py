@@ -200,20 +200,20 @@ class Process:
         self.arriving.clear()
         self.listened.clear()
         self.leases.missed()
-        for _, room in self.rooms.copies():
-            room.doubt()
-        self.rooms.writes.write_all()
+        for room in self.rooms.open.values():
+            room.others.doubt()
+        self.rooms.write_all()
 
     def mend_link(self) -> None:
         """The link is there again, and listens to all topics."""
         self.link_up, self.beat_s = True, -1.0
         self.leases.missed()
-        for topic in self.rooms.topics:
+        for topic in self.rooms.open:
             self._opened(topic)
 
     def begin_reading(self) -> None:
         """Ask Redis for the topics in doubt, one after the other."""
-        doubtful = [topic for topic, room in self.rooms.copies() if not room.is_live and topic in self.listened]
+        doubtful = [topic for topic, room in self.rooms.open.items() if not room.others.is_live and topic in self.listened]
         if self.in_touch and not self.reading and doubtful:
             self.reading[doubtful[0]] = self._read(doubtful[0])
             self.read_on()
@@ -230,29 +230,31 @@ class Process:
             self.read_on()
 
     def _read(self, topic: str) -> Iterator[None]:
-        room, store = self.rooms.room(topic), self.world.store
+        room, store = self.rooms.open.get(topic), self.world.store
         if room is None:
             return
-        nth = room.begin()
+        nth = room.others.begin()
         found = store.written(topic)
         if not room.was_live and any(self.leases.is_unsure(process) for process in found):
             return
         yield
         for process, written in found.items():
-            if room.lacks(process, written):
+            if room.others.lacks(process, written):
                 after: str | None = ""
                 while after is not None:
                     part, after = store.part(topic, process, after, 2)
-                    room.add(process, part)
+                    room.others.add(process, part)
                     yield
         last = store.written(topic)
         yield
-        if self.rooms.room(topic) is not room or topic not in self.listened:
+        if self.rooms.open.get(topic) is not room or topic not in self.listened:
             return
-        if not self.rooms.loaded(topic, nth, last, self.in_touch_since_s):
+        if not room.others.loaded(nth, last, self.world.now_s, self.in_touch_since_s):
             return
-        while self.rooms.merge(topic):
+        while room.merge():
             yield
+        if self.rooms.open.get(topic) is room:
+            self.rooms.notify_soon(topic)
 
     @property
     def in_touch_since_s(self) -> float | None:
@@ -267,31 +269,27 @@ class Process:
         rooms.expire(self.in_touch_since_s)
         if not self.in_touch:
             self.leases.missed()
-            writes = rooms.writes.next_write()
-            rooms.writes.failed(writes)
+            rooms.written(rooms.next_writes(), accepted=False)
             return
         if world.now_s >= self.beat_s or not self.has_lease:
             self.beat_s = world.now_s + BEAT_S
             known = world.store.beat(self.name, world.redis_ms())
             self.has_lease = True
             if not known:
-                rooms.writes.write_all()
+                rooms.write_all()
             for dead in self.leases.received(world.store.beats, world.redis_ms(), world.now_s):
                 if dead in world.store.beats and dead != self.name:
                     world.store.forget(dead, world.store.beats[dead])
                 elif dead != self.name:
                     rooms.dead(dead)
-            for _, room in rooms.copies():
-                if room.holds:
-                    room.doubt()
-        while rooms.writes.waits and self.has_lease and not dies_before_the_write:
-            writes = rooms.writes.next_write()
-            if world.store.write(self.name, writes) is None:
-                rooms.writes.failed(writes)
-                self.has_lease = False
-            elif loses_answer:
-                rooms.writes.failed(writes)
-                loses_answer = False
+            for room in rooms.open.values():
+                if room.others.holds:
+                    room.others.doubt()
+        while rooms.has_writes and self.has_lease and not dies_before_the_write:
+            writes = rooms.next_writes()
+            self.has_lease = world.store.write(self.name, writes) is not None
+            rooms.written(writes, accepted=self.has_lease and not loses_answer)
+            loses_answer = False
 
     def tell(self) -> None:
         """Notify pages, and let those that must read again do so."""
@@ -304,9 +302,7 @@ class Process:
     def _opened(self, topic: str) -> None:
         if self.link_up:
             self.listened.add(topic)
-            room = self.rooms.room(topic)
-            if room is not None:
-                room.doubt()
+            self.rooms.open[topic].others.doubt()
 
     def _closed(self, topic: str) -> None:
         self.listened.discard(topic)

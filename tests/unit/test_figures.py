@@ -24,7 +24,7 @@ from headgate.events import event, topic
 from headgate.events.wire.requests import MAX_LAST
 from headgate.node import gateway, log_search
 from headgate.node.cluster import answers
-from headgate.node.presence import rooms
+from headgate.node.presence import room
 from headgate.node.requests import publish_queue
 from headgate.redis import api_keys, budget, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
@@ -246,7 +246,7 @@ PROMISED = [
     (r"refused after (\d+) s\[\^replay\]", thousands(log_search.READ_WAIT_S)),
     (r"refused \(`bus_unavailable`\) after (\d+) s", thousands(listener.ACTIVE_TIMEOUT_S)),
     (r"subscriptions per client \| (\d+), of them (\d+)", thousands(Settings().max_subscriptions, Settings().max_wildcards)),
-    (r"wait for a page: (\d+) KiB", kib(rooms.MAX_WAITING_BYTES)),
+    (r"wait for a page: (\d+) KiB", kib(room.MAX_WAITING_BYTES)),
     (r"any \(at most (\d+)\) grants", thousands(claims.MAX_GRANTS)),
     (
         r"users with explicit grants \| ([\d,]{5}), ([\d,]{5}), ([\d,]{5}), ([\d,]{6})",

@@ -96,11 +96,11 @@ def test_a_failover_by_sentinels_is_seen_by_nobody(tmp_path: Path) -> None:
     """The new primary may lack the last members; each process writes its own again, and keeps those of the other until then."""
     with start_sentinels(tmp_path / "site") as site, two_processes(site.url) as (here, there):
         site.servers[0].kill()
-        before = here.presence.rooms.room(TOPIC).loads, there.presence.rooms.room(TOPIC).loads  # type: ignore[union-attr]
+        others = [each.presence.rooms.open[TOPIC].others for each in (here, there)]
+        before = [each.doubts for each in others]
 
         def both_have_read_again() -> bool:
-            rooms = [each.presence.rooms.room(TOPIC) for each in (here, there)]
-            return all(room is not None and room.is_live and room.loads > nth for room, nth in zip(rooms, before, strict=True))
+            return all(each.is_live and each.doubts > nth for each, nth in zip(others, before, strict=True))
 
         wait_for(both_have_read_again, "both have read the new primary")
         wait_for(lambda: here.shows("ana", "ben") and there.shows("ana", "ben"), "both")

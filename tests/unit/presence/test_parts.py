@@ -2,21 +2,20 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from msgspec import UNSET
 from structlog.testing import capture_logs
 
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.node.presence import other_members
 from headgate.node.presence import presence as presence_module
-from headgate.node.presence import room as room_module
 from headgate.node.presence.leases import BACK_S, Leases
-from headgate.node.presence.own_members import GRACE_S, OwnMembers
+from headgate.node.presence.own_members import GRACE_S, MAX_CHANGES, OwnMembers
 from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
-from headgate.node.presence.rooms import Rooms, read_meta
-from headgate.node.presence.write_batches import MAX_CHANGES, WriteBatches
+from headgate.node.presence.rooms import MAX_IN_ALL, Rooms, read_meta
 from headgate.redis.presence_entries import LEASE_S, Beat, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
@@ -113,19 +112,6 @@ def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_
 # Writes ------------------------------------------------------------------------------------------------------------------
 
 
-class Members(dict[str, Entry]):
-    """This process's members of each topic, and the reports of them."""
-
-    def writes(self) -> WriteBatches:
-        return WriteBatches(lambda: "p1", lambda _: cast(OwnMembers, self))
-
-    def users(self) -> list[str]:
-        return list(self)
-
-    def entry(self, user: str) -> Entry | None:
-        return self.get(user)
-
-
 def message(write: Any) -> list[Any]:
     """Return the message of a write."""
     return list(json.loads(write.message))
@@ -133,34 +119,63 @@ def message(write: Any) -> list[Any]:
 
 def test_what_comes_to_nothing_is_not_written() -> None:
     """A user who came and left in between, or has the same entry as before."""
-    members = Members(ana=entry())
-    writes = members.writes()
-    writes.changed("t", ["ana", "ben"])
-    (write,) = writes.next_write()
+    own = OwnMembers()
+    for session, user in (("s1", "ana"), ("s2", "ben")):
+        own.enter(session, user, None, now_ms=10)
+    own.leave("s2")
+    write = own.next_write("t", "p1", 1)
+    assert write is not None
     assert (write.before, write.members, [user for user, _ in write.puts]) == (0, 1, ["ana"])
     assert message(write)[:4] == ["p1", 0, 1, 1]
-    writes.changed("t", ["ana", "ben"])
-    assert writes.next_write() == []
-    assert not writes.waits
+    own.written(write, accepted=True)
+    own.enter("s1", "ana", None, now_ms=20)
+    own.enter("s3", "ben", None, now_ms=20)
+    own.leave("s3")
+    assert own.next_write("t", "p1", 2) is None
+    assert not own.pending
+
+
+def test_members_are_gone_once_redis_has_confirmed_it() -> None:
+    """A write without an answer is repeated as a whole, since Redis may still have them."""
+    own = OwnMembers()
+    own.enter("s1", "ana", None, now_ms=10)
+    write = own.next_write("t", "p1", 1)
+    assert write is not None
+    own.written(write, accepted=True)
+    own.leave("s1")
+    for number, accepted in ((2, False), (3, True)):
+        write = own.next_write("t", "p1", number)
+        assert write is not None
+        assert message(write) == ["p1", 1 if number == 2 else -1, number, 0, [], ["ana"] if number == 2 else []]
+        assert not own.is_gone
+        own.written(write, accepted=accepted)
+    assert own.is_gone
+    own.write_again()
+    assert not own.pending
 
 
 def test_many_changes_are_several_writes() -> None:
     """None of them holds Redis up for long."""
-    members = Members({f"u{number}": entry() for number in range(MAX_CHANGES + 5)})
-    writes = members.writes()
-    writes.changed("t", list(members))
-    sizes = []
-    while writes.waits:
-        sizes += [len(write.puts) for write in writes.next_write()]
-    assert sizes == [MAX_CHANGES, 5]
-    for topic in ("a", "b"):
-        writes.changed(topic, list(members)[:3])
-    writes.next_write()
-    writes.write_all()
-    total = 0
-    while writes.waits:
-        total += len(writes.next_write())
-    assert total == 3
+    rooms = rooms_of(max_members=MAX_CHANGES + 10)
+    sizes: list[list[int]] = []
+
+    def write() -> None:
+        while rooms.has_writes:
+            writes = rooms.next_writes()
+            sizes.append([len(each.puts) for each in writes])
+            rooms.written(writes, accepted=True)
+
+    for topic, users in (("a", MAX_CHANGES + 5), ("b", MAX_CHANGES), ("c", 1)):
+        for number in range(users):
+            rooms.prepare(f"{topic}{number}", topic)
+            rooms.enter(f"{topic}{number}", topic, Page("", ""), f"u{number}", None)
+    write()
+    assert sizes == [[MAX_CHANGES, MAX_CHANGES], [5, 1]]
+    sizes.clear()
+    rooms.write_all()
+    write()
+    assert MAX_CHANGES + 5 + MAX_CHANGES > MAX_IN_ALL
+    assert sizes == [[MAX_CHANGES + 5], [MAX_CHANGES, 1]]
 
 
 # A room ------------------------------------------------------------------------------------------------------------------
@@ -171,12 +186,12 @@ Found = dict[str, tuple[int, dict[str, Entry]]]
 
 def load(room: Room, found: Found, now_s: float = 0.0, in_touch_since_s: float | None = 0.0) -> bool:
     """Let a room read the writes of each process, in one part each, and merge it."""
-    nth = room.begin()
+    nth = room.others.begin()
     for process, (number, table) in found.items():
-        if room.lacks(process, Written(number, len(table))):
-            room.add(process, {user: encode_entry(each) for user, each in table.items()})
+        if room.others.lacks(process, Written(number, len(table))):
+            room.others.add(process, {user: encode_entry(each) for user, each in table.items()})
     last = {process: Written(number, len(table)) for process, (number, table) in found.items()}
-    live = room.loaded(nth, last, now_s, in_touch_since_s)
+    live = room.others.loaded(nth, last, now_s, in_touch_since_s)
     while room.merge():
         pass
     return live
@@ -184,12 +199,17 @@ def load(room: Room, found: Found, now_s: float = 0.0, in_touch_since_s: float |
 
 def names(room: Room) -> list[str]:
     """Return the users in the room."""
-    return [member.user for member in room.after(None)]
+    return [member[0] for member in room.part(None)["members"]]
+
+
+def room_here() -> Room:
+    """Return a room that has not been read."""
+    return Room("n", "t", "p1", "p1.1")
 
 
 def live_room() -> Room:
     """Return a room that has read a topic without members."""
-    room = Room("p1", OwnMembers())
+    room = room_here()
     assert load(room, {})
     return room
 
@@ -216,7 +236,7 @@ def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
     room = live_room()
     room.take(write_of("p3", 0, 1, 1, [["ben", 1, 5, 6, None]]))
     assert room.take(raw)
-    assert not room.is_live
+    assert not room.others.is_live
     assert "ben" in names(room)
     assert load(room, {"p2": (4, {"ana": entry()}), "p3": (1, {"ben": entry(1, 5, 6)})})
     assert room.member("ana") == Member("ana", 1, 10, None)
@@ -225,15 +245,15 @@ def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
 
 def test_messages_wait_while_redis_is_read_and_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that the reading has already are passed over; a hole among them means to read again."""
-    room = Room("p1", OwnMembers())
+    room = room_here()
     room.take(write_of("p2", 0, 1, 1, [["old", 1, 5, 6, None]]))
     room.take(write_of("p2", 3, 4, 2, [["ben", 1, 5, 6, None]]))
     assert load(room, {"p2": (3, {"ana": entry()}), "p1": (9, {"own": entry()})})
     assert names(room) == ["ana", "ben"]
-    room.doubt()
+    room.others.doubt()
     room.take(write_of("p2", 8, 9, 2, [["eve", 1, 5, 6, None]]))
     assert not load(room, {"p2": (5, {"ana": entry()})})
-    monkeypatch.setattr(room_module, "MAX_WAITING", 1)
+    monkeypatch.setattr(other_members, "MAX_WAITING", 1)
     assert not room.take(write_of("p2", 0, 1, 1, []))
     assert room.take(write_of("p2", 0, 1, 1, []))
 
@@ -244,12 +264,12 @@ def test_members_that_redis_has_lost_are_kept_for_a_lease_and_no_longer() -> Non
     room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
     older: Found = {"p2": (5, {"old": entry()})}
     for second in range(int(LEASE_S) + 1):
-        room.doubt()
+        room.others.doubt()
         assert load(room, older if second % 2 else {}, 100.0 + second)
-        assert (names(room), room.holds) == (["ana"], True)
-    room.doubt()
+        assert (names(room), room.others.holds) == (["ana"], True)
+    room.others.doubt()
     assert load(room, older, 100.0 + LEASE_S + 0.5)
-    assert (names(room), room.holds) == (["old"], False)
+    assert (names(room), room.others.holds) == (["old"], False)
 
 
 def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> None:
@@ -257,7 +277,7 @@ def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> Non
     room = live_room()
     room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
     for now_s, since_s in ((100.0, 90.0), (101.0, 90.0), (120.0, 119.0), (121.0, 119.0), (130.0, None)):
-        room.doubt()
+        room.others.doubt()
         assert load(room, {}, now_s, since_s)
         assert names(room) == ["ana"]
 
@@ -266,18 +286,18 @@ def test_the_word_that_nobody_is_left_counts_though_the_room_is_in_doubt_again()
     """Redis would lack them, and they would be held."""
     room = live_room()
     room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
-    room.doubt()
+    room.others.doubt()
     room.take(write_of("p2", 7, 8, 0, [], ["ana"]))
-    room.doubt()
+    room.others.doubt()
     assert load(room, {}, 1.0)
-    assert (names(room), room.holds) == ([], False)
+    assert (names(room), room.others.holds) == ([], False)
     room.take(write_of("p2", 0, 9, 1, [["ana", 1, 5, 6, None]]))
-    room.doubt()
+    room.others.doubt()
     room.take(write_of("p2", -1, 10, 1, []))
     room.take(write_of("p2", 10, 11, 0, [], ["ana"]))
     assert not load(room, {}, 2.0)
     assert load(room, {}, 2.0)
-    assert (names(room), room.holds) == ([], False)
+    assert (names(room), room.others.holds) == ([], False)
 
 
 def test_many_members_are_merged_some_at_a_time() -> None:
@@ -285,13 +305,13 @@ def test_many_members_are_merged_some_at_a_time() -> None:
     room = live_room()
     count = 2 * MERGED_AT_ONCE + 1
     room.take(write_of("p2", 0, 1, count, [[f"u{number:04}", 1, 5, 6, None] for number in range(count)]))
-    assert (len(room), room.has_unmerged) == (0, True)
+    assert (len(room), room.has_changes) == (0, True)
     assert room.merge()
     assert len(room) == MERGED_AT_ONCE
     room.take(write_of("p2", 1, 2, count - 1, [], ["u0000"]))  # merged, and gone again
     for session in ("s1", "s2", "s3"):
-        room._own.enter(session, "u0400", None, now_ms=10)
-    room.own_changed("u0400")
+        room.own.enter(session, "u0400", None, now_ms=10)
+    room.own_changed(["u0400"])
     assert room.member("u0400") == Member("u0400", 4, 5, None)
     while room.merge():
         pass
@@ -302,8 +322,8 @@ def test_a_difference_has_a_size() -> None:
     """The rest comes with the next version."""
     room = live_room()
     for number in range(5):
-        room._own.enter(f"s{number}", f"u{number}", None, now_ms=10)
-        room.own_changed(f"u{number}")
+        room.own.enter(f"s{number}", f"u{number}", None, now_ms=10)
+        room.own_changed([f"u{number}"])
     assert [member.user for member in room.take_changes(60)[0]] == ["u0", "u1"]
     assert (room.version, room.has_changes) == (1, True)
 
@@ -363,24 +383,28 @@ def test_a_client_has_so_many_topics_and_a_topic_so_many_members() -> None:
         rooms_of(max_topics=0).prepare("s1", "u")
 
 
-def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
-    """Then messages and readings that still come belong to no room."""
+def test_a_room_is_closed_when_redis_knows_that_its_last_place_has_ended() -> None:
+    """Then messages that still come belong to no room. Of one who came and went between two writes Redis hears nothing."""
     closed: list[str] = []
     now = [0.0]
     rooms = Rooms("n", Settings(max_presence_topics=5, max_presence_members=5), closed=closed.append, now_s=lambda: now[0])
-    rooms.prepare("s1", "t")
-    rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
-    rooms.gone("s1", in_order=False)
-    rooms.gone("s1", in_order=False)
-    assert (closed, rooms.members, rooms.next_end_s(0.0)) == ([], 1, GRACE_S)
-    now[0] = GRACE_S
-    rooms.expire(0.0)
-    assert (closed, len(rooms), rooms.next_end_s(0.0)) == (["t"], 0, None)
+    for session, is_written in (("s1", True), ("s2", False)):
+        rooms.prepare(session, "t")
+        rooms.enter(session, "t", Page("ana", session), "ana", None)
+        if is_written:
+            rooms.written(rooms.next_writes(), accepted=True)
+        rooms.gone(session, in_order=False)
+        rooms.gone(session, in_order=False)
+        assert (closed, rooms.members, rooms.next_end_s(now[0])) == ([], 1, now[0] + GRACE_S)
+        now[0] += GRACE_S
+        rooms.expire(0.0)
+        assert (closed, rooms.members, rooms.next_end_s(0.0)) == ([], 0, None)
+        writes = rooms.next_writes()
+        assert bool(writes) == is_written
+        rooms.written(writes, accepted=True)
+        assert (closed, rooms.open) == (["t"], {})
+        closed.clear()
     assert not rooms.take("t", b"")
-    assert rooms.loaded("t", 1, {}, None)
-    assert not rooms.merge("t")
-    assert rooms.room("t") is None
-    assert rooms.writes.next_write() == []  # it came and went, and Redis has heard of neither
     with pytest.raises(InvalidRequest, match="does not watch"):
         rooms.page("s1", "t", "")
 

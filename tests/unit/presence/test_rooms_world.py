@@ -238,7 +238,7 @@ def outages(random: Random) -> None:
             for due in [due for due in coming if due[0] <= world.now_s]:
                 _, user, known = due
                 place = random.choice(world.processes)
-                if place.rooms.room("t") is None:
+                if "t" not in place.rooms.open:
                     watch.new_until_s[place] = lost_s + TOLD_ANEW_S
                 page = world.enter(place, user, known)
                 if page is None:

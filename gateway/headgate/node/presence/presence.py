@@ -28,8 +28,8 @@ from headgate.runtime.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_R
 from headgate.settings.settings import Settings
 
 from .leases import BACK_S, BEAT_S, Leases
-from .room import Room
-from .rooms import Connection, Rooms
+from .room import Connection, Room
+from .rooms import Rooms
 
 log = structlog.get_logger("headgate.presence")
 
@@ -83,7 +83,7 @@ class Presence:
         self._beat_at_s = 0.0
         self._has_lease = False
         self._faults: dict[str, str] = {}
-        PRESENCE_ROOMS.labels(namespace).set_function(lambda: len(self.rooms))
+        PRESENCE_ROOMS.labels(namespace).set_function(lambda: len(self.rooms.open))
         PRESENCE_MEMBERS.labels(namespace).set_function(lambda: self.rooms.members)
 
     def start(self) -> None:
@@ -122,7 +122,7 @@ class Presence:
         if room.was_live:
             return
         in_time = self._live.setdefault(topic, Signal()).wait(READ_WAIT_S)
-        if rooms.room(topic) is room and not (in_time and room.was_live):
+        if rooms.open.get(topic) is room and not (in_time and room.was_live):
             if not had:
                 rooms.leave(session, topic)
             raise BusUnavailable("the members of the topic could not be read", shown="presence cannot be read now")
@@ -189,7 +189,7 @@ class Presence:
         if not self._begun:
             return self._check_idle()
         rooms.expire(self._in_touch_since_s)
-        busy = bool(len(rooms)) or rooms.writes.waits
+        busy = bool(rooms.open)
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
             self._beat_at_s = now_s + (BEAT_S if busy else IDLE_CHECK_S)
             if self._has_lease and not busy:  # otherwise the others would treat this process as dead
@@ -198,14 +198,14 @@ class Presence:
             self._beat(rooms.process if busy else "")
             self._has_lease = busy
             self._ping()
-            for _, room in rooms.copies():
-                if room.holds:
-                    room.doubt()
+            for room in rooms.open.values():
+                if room.others.holds:
+                    room.others.doubt()
             self._read_now.set()
-        while rooms.writes.waits and self._has_lease and not self._closed:
+        while rooms.has_writes and self._has_lease and not self._closed:
             self._write()
         sleep(WRITE_GAP_S)
-        if rooms.writes.waits and not self._has_lease:
+        if rooms.has_writes and not self._has_lease:
             return 0.0  # Redis has lost the lease, so beat, then write everything again
         end_s = rooms.next_end_s(self._in_touch_since_s)
         until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
@@ -217,20 +217,16 @@ class Presence:
         return None if self._link is None else self._leases.in_touch_since_s
 
     def _write(self) -> None:
-        rooms = self.rooms
-        writes = rooms.writes.next_write()
+        writes, waiting = self.rooms.next_writes(), None
         if not writes:
             return
         PRESENCE_WRITES.labels(self._namespace).inc()
         try:
-            waiting = store.write(self._redis, self._namespace, rooms.process, writes, events=self._events)
-        except BaseException:
-            rooms.writes.failed(writes)
-            raise
-        if waiting is None:
-            rooms.writes.failed(writes)
-            self._has_lease = False
-        elif waiting:
+            waiting = store.write(self._redis, self._namespace, self.rooms.process, writes, events=self._events)
+        finally:
+            self.rooms.written(writes, accepted=waiting is not None)
+        self._has_lease = waiting is not None
+        if waiting:
             self._announce()
 
     def _check_idle(self) -> float | None:
@@ -249,7 +245,7 @@ class Presence:
             self._leases.missed()
             raise
         if process and not beats.known:
-            self.rooms.writes.write_all()  # the first beat, a flush, or others declared this process dead
+            self.rooms.write_all()  # the first beat, a flush, or others declared this process dead
         for dead in self._leases.received(beats.beats, beats.now_ms, self._now_s()):
             if dead == self._leases.own:
                 continue
@@ -308,7 +304,7 @@ class Presence:
 
     def _listen(self) -> None:
         """Subscribe a new link to all topics."""
-        if topics := self.rooms.topics:
+        if topics := self.rooms.open:
             self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic, self._database) for topic in topics)))
 
     def _ping(self) -> None:
@@ -330,9 +326,9 @@ class Presence:
         if kind == b"message":
             if self.rooms.take(topic, reply[2]):
                 self._read_now.set()
-        elif (room := self.rooms.room(topic)) is not None:
+        elif (room := self.rooms.open.get(topic)) is not None:
             self._listened.add(topic)
-            room.doubt()  # Redis has everything sent before this
+            room.others.doubt()  # Redis has everything sent before this
             self._read_now.set()
 
     def _doubt_all(self) -> None:
@@ -341,9 +337,9 @@ class Presence:
             return
         drop_idle(self._redis)
         self._leases.missed()
-        for _, room in self.rooms.copies():
-            room.doubt()
-        self.rooms.writes.write_all()
+        for room in self.rooms.open.values():
+            room.others.doubt()
+        self.rooms.write_all()
         self._pulse_now.set()
 
     # -- the reader ---------------------------------------------------------------------------------------------------
@@ -351,30 +347,33 @@ class Presence:
     def _read_doubtful(self) -> float | None:
         """Read each room in doubt; return when to try those again that still are."""
         is_left = False
-        for topic, room in self.rooms.copies():
-            if not room.is_live and topic in self._listened:
+        for topic, room in list(self.rooms.open.items()):
+            if not room.others.is_live and topic in self._listened:
                 self._read(topic, room)
-                is_left = is_left or not room.is_live
+                is_left = is_left or not room.others.is_live
         return RETRY_S if is_left else None
 
     def _read(self, topic: str, room: Room) -> None:
-        nth = room.begin()
+        others = room.others
+        nth = others.begin()
         by_process = store.read_written(self._redis, self._namespace, topic)
         if not room.was_live and any(self._leases.is_unsure(process) for process in by_process):
             return
         for process, written in by_process.items():
-            if room.lacks(process, written):
+            if others.lacks(process, written):
                 for part in store.read_parts(self._redis, self._namespace, topic, process):
-                    room.add(process, part)
+                    others.add(process, part)
                     one_round()
         last = store.read_written(self._redis, self._namespace, topic)
         one_round()  # lets the link process earlier messages
-        if self.rooms.room(topic) is not room or topic not in self._listened:
+        if self.rooms.open.get(topic) is not room or topic not in self._listened:
             return
-        if not self.rooms.loaded(topic, nth, last, self._in_touch_since_s):
+        if not others.loaded(nth, last, self._now_s(), self._in_touch_since_s):
             return
-        while self.rooms.merge(topic):
+        while room.merge():
             one_round()
+        if self.rooms.open.get(topic) is room:
+            self.rooms.notify_soon(topic)
         if room.was_live and topic in self._live:
             self._live.pop(topic).set()
 

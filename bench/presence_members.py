@@ -81,7 +81,7 @@ def measure(redis: Client, url: str, members: int) -> None:
 
     def enter(page: CountedPage) -> None:
         home.prepare(page.session, TOPIC)
-        home.enter(page.session, TOPIC, page, page.user, '{"at":"door"}')
+        home.rooms.enter(page.session, TOPIC, page, page.user, '{"at":"door"}')
 
     def step(what: str, act: Callable[[], object]) -> None:
         gevent.sleep(0.05)

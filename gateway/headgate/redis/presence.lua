@@ -4,7 +4,7 @@
 --
 -- KEYS[1] of each function is `hg:{N}:presence`. The other names are built from it, in the same slot. In a database other than
 -- 0, KEYS[2] has its number: `hg:{N}:presence@1`. Channels have no databases, so their names have the number.
-local VERSION = 4
+local VERSION = 5
 -- Pairs in one HSET, because Lua's stack is bounded.
 local STRIDE = 500
 -- The most events waiting to be published. Beyond that the oldest are dropped.
@@ -22,6 +22,9 @@ local function channel(keys, topic)
   local database = keys[2] and string.match(keys[2], '@%d+$') or ''
   return string.sub(keys[1], 1, -string.len(':presence') - 1) .. database .. '/presence.' .. topic
 end
+
+-- Whether a process has a lease. The score of one that is being removed is 0.
+local function has_lease(key, process) return tonumber(redis.call('ZSCORE', key, process) or 0) > 0 end
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -49,7 +52,7 @@ local function may_write(key, process, members, before, number, count)
   if last > number then return false end
   if count == 0 then return true end
   if before > 0 then return last == before end
-  return redis.call('ZSCORE', key, process) ~= false
+  return has_lease(key, process)
 end
 
 -- Write a process's members: <process> <events> then for each topic <topic> <before> <number> <count> <puts> (<user> <value>)…
@@ -106,7 +109,7 @@ local function beat(keys, args)
   local key, process = keys[1], args[1]
   local now, known = now_ms(), 1
   if process ~= '' then
-    known = redis.call('ZSCORE', key, process) and 1 or 0
+    known = has_lease(key, process) and 1 or 0
     redis.call('ZADD', key, now, process)
   end
   local found = { known, redis.call('LLEN', key .. ':news'), tostring(now) }
@@ -115,20 +118,11 @@ local function beat(keys, args)
 end
 
 -- Remove a process whose last beat was <score> ('': any): <process> <score> <events> <topics at most> → number of topics left.
--- Does nothing if it has sent a beat since. The first call ends its lease. While topics are left, `~<process>` stands for it.
+-- Does nothing if it has sent a beat since. The first call ends its lease. While topics are left, its score is 0.
 local function forget(keys, args)
   local key, process, events, most = keys[1], args[1], args[3] == '1', tonumber(args[4])
-  if string.sub(process, 1, 1) == '~' then
-    process = string.sub(process, 2)
-    if redis.call('ZSCORE', key, process) then
-      redis.call('ZREM', key, args[1])
-      return 0
-    end
-  else
-    local score = redis.call('ZSCORE', key, process)
-    if args[2] ~= '' and score and tonumber(score) ~= tonumber(args[2]) then return 0 end
-    redis.call('ZREM', key, process)
-  end
+  local score = redis.call('ZSCORE', key, process)
+  if args[2] ~= '' and score and tonumber(score) ~= tonumber(args[2]) then return 0 end
   for _, topic in ipairs(redis.call('SRANDMEMBER', process_key(key, process), most)) do
     -- An id is for one event. The process may have had other topics, and may return and be taken for dead again.
     local stored = redis.call('HGET', members_key(key, topic, process), NUMBER)
@@ -137,7 +131,7 @@ local function forget(keys, args)
     redis.call('PUBLISH', channel(keys, topic), cjson.encode({ process, 0, 0, 0 }))
   end
   local left = redis.call('SCARD', process_key(key, process))
-  if left > 0 then redis.call('ZADD', key, 0, '~' .. process) else redis.call('ZREM', key, '~' .. process) end
+  if left > 0 then redis.call('ZADD', key, 0, process) else redis.call('ZREM', key, process) end
   return left
 end
 

@@ -68,11 +68,8 @@ def beat(client: Client, namespace: str, process: str) -> Beat:
 def forget(client: Client, namespace: str, process: str, last_beat: int | None, *, events: bool) -> None:
     """Remove a process, unless it has sent a beat since `last_beat` (None: in any case). One call for each 200 topics."""
     score, keys = "" if last_beat is None else last_beat, _keys(client, namespace)
-    while True:
-        left = PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_forget", *keys, process, score, int(events), _TOPICS)
-        if not int(left):
-            return
-        process = f"~{process.removeprefix('~')}"
+    while int(PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_forget", *keys, process, score, int(events), _TOPICS)):
+        score = 0
 
 
 def any_process(client: Client, namespace: str) -> bool:

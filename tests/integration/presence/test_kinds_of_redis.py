@@ -51,7 +51,7 @@ class ProcessHere:
     def enter(self) -> None:
         """Enter, or read again."""
         self.presence.prepare(self.page.session, TOPIC)
-        self.page.begin(self.presence.enter(self.page.session, TOPIC, self.page, self.page.user, None))
+        self.page.begin(self.presence.rooms.enter(self.page.session, TOPIC, self.page, self.page.user, None))
 
     def shows(self, *users: str) -> bool:
         """Whether the page shows these users, and no others."""

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from headgate.auth.grants import compiled
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, LimitReached
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.events.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from headgate.redis import presence as store
 from headgate.redis.client import database_number, drop_idle, is_full, open_client
@@ -28,7 +28,7 @@ from headgate.runtime.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_R
 from headgate.settings.settings import Settings
 
 from .leases import BACK_S, BEAT_S, Leases
-from .room import Connection, Room
+from .room import Room
 from .rooms import Rooms
 
 log = structlog.get_logger("headgate.presence")
@@ -127,17 +127,6 @@ class Presence:
                 rooms.leave(session, topic)
             raise BusUnavailable("the members of the topic could not be read", shown="presence cannot be read now")
 
-    def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
-        """Make a prepared client a member, as `Rooms.enter` does. A refusal changes nothing.
-
-        Raises LimitReached: `presence_members`.
-        """
-        try:
-            return self.rooms.enter(session, topic, connection, user, meta)
-        except LimitReached:
-            self.rooms.leave_unless_in(session, topic)
-            raise
-
     # -- what rooms ask for -------------------------------------------------------------------------------------------
 
     def _opened(self, topic: str) -> None:
@@ -186,8 +175,6 @@ class Presence:
     def _beat_and_write(self) -> float | None:
         """Do what is due; return the seconds until the next check, or None to wait for a change."""
         rooms, now_s = self.rooms, self._now_s()
-        if not self._begun:
-            return self._check_idle()
         rooms.expire(self._in_touch_since_s)
         busy = bool(rooms.open)
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
@@ -195,9 +182,13 @@ class Presence:
             if self._has_lease and not busy:  # otherwise the others would treat this process as dead
                 store.forget(self._redis, self._namespace, rooms.process, None, events=self._events)
             self._has_lease = False
-            self._beat(rooms.process if busy else "")
+            if busy or store.any_process(self._redis, self._namespace):
+                self._beat(rooms.process if busy else "")
+            elif not (self._begun or self._events):
+                drop_idle(self._redis)
+                return None  # until a room is opened
             self._has_lease = busy
-            self._ping()
+            self._send(("PING", "presence"))
             for room in rooms.open.values():
                 if room.others.holds:
                     room.others.doubt()
@@ -228,15 +219,6 @@ class Presence:
         self._has_lease = waiting is not None
         if waiting:
             self._announce()
-
-    def _check_idle(self) -> float | None:
-        """Without rooms: check for dead processes; return the seconds until the next check, or None until a room opens."""
-        if store.any_process(self._redis, self._namespace):
-            self._beat("")
-        elif not self._events:
-            drop_idle(self._redis)  # until a room is opened
-            return None
-        return IDLE_CHECK_S
 
     def _beat(self, process: str) -> None:
         try:
@@ -291,7 +273,8 @@ class Presence:
             self._leases.missed()
             self._beat_at_s = 0.0
             self._pulse_now.set()
-            self._listen()
+            if topics := list(self.rooms.open):
+                link.send(("SUBSCRIBE", *(presence_channel(self._namespace, topic, self._database) for topic in topics)))
             while not self._closed:
                 for reply in link.read():
                     self._take(reply)
@@ -301,14 +284,6 @@ class Presence:
             self._listened.clear()
             link.close()
             self._doubt_all()
-
-    def _listen(self) -> None:
-        """Subscribe a new link to all topics."""
-        if topics := self.rooms.open:
-            self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic, self._database) for topic in topics)))
-
-    def _ping(self) -> None:
-        self._send(("PING", "presence"))
 
     def _send(self, command: tuple[str, ...]) -> None:
         if self._link is None:
@@ -381,11 +356,10 @@ class Presence:
 
     def _notify(self) -> float | None:
         """Report changes to pages; return when to try again those that were too slow."""
-        began_s, resets = monotonic(), 0
-        for count in self.rooms.notify():
-            resets += count
+        began_s = monotonic()
+        for resets in self.rooms.notify():
+            if resets:
+                PRESENCE_RESETS.labels(self._namespace).inc(resets)
             one_round()
-        if resets:
-            PRESENCE_RESETS.labels(self._namespace).inc(resets)
         sleep(max(NOTIFY_GAP_S, NOTIFY_SHARE * (monotonic() - began_s)))
         return NOTIFY_GAP_S if self.rooms.any_behind else None

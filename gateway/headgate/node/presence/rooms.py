@@ -105,13 +105,14 @@ class Rooms:
         return room.watch(session, connection)
 
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
-        """Make a prepared client a member that watches; return the first part of the members.
+        """Make a prepared client a member that watches; return the first part of the members. A refusal changes nothing.
 
         Raises LimitReached: `presence_members`.
         """
         room = self.open[topic]
         known = room.member(user)
         if known is None and len(room) >= self._settings.max_presence_members:
+            self.leave_unless_in(session, topic)
             raise LimitReached("presence_members", self._settings.max_presence_members, MEMBERS_RETRY_S)
         room.own.enter(session, user, meta, self._now_ms(), None if known is None else known.since_ms)
         self._own_changed(topic, [user])

@@ -256,7 +256,7 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
     except Paused:
         presence.rooms.leave_unless_in(session, topic)
         raise
-    return presence.enter(session, topic, connection_of(client), client.identity.user, meta)
+    return presence.rooms.enter(session, topic, connection_of(client), client.identity.user, meta)
 
 
 def _prepare(namespace: Namespace, client: Client, topic: str) -> None:

@@ -251,8 +251,13 @@ class LogWriter:
         """
         if not wish.all_replicas:
             return wish
-        info = call_at(self._client, log_key(namespace), "INFO", "replication")
-        return wish.of(count_online(self._replicas, info, monotonic()))
+        return wish.of(self._retried(self._count_online, log_key(namespace)))
+
+    def _count_online(self, key: str) -> int:
+        info = call_at(self._client, key, "INFO", "replication")
+        if info["role"] == "slave":  # a former primary, which has none of its replicas any more
+            raise unavailable(f"{place_of(self._client, key)}: it is a replica", "READONLY")
+        return count_online(self._replicas, info, monotonic())
 
     def refuse_unserved(self, namespace: str) -> None:
         """Raise NamespaceNotServed before a strict publisher sends. Asks each time, because a gateway may appear."""

@@ -82,6 +82,14 @@ def test_a_refusal_after_an_attempt_without_an_answer_claims_nothing(call: str) 
     assert told.value.__notes__ == [CURES["OOM"]]
 
 
+def test_all_replicas_are_not_counted_at_a_replica() -> None:
+    """The former primary of a Cluster has none left, so that one replica of the new primary would do for the receipt."""
+    info = b"role:slave\r\nmaster_replid:abc\r\n"
+    reply = b"$%d\r\n%b\r\n" % (len(info), info)
+    with answering_each(reply) as url, pytest.raises(BusUnavailable):
+        CALLS["durable"](url)
+
+
 def test_each_refusal_of_a_round_trip_names_the_remedy() -> None:
     """As that of a single command, so that `headgate revoke` at a full Redis says what to do."""
     with (

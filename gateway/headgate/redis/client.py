@@ -186,9 +186,14 @@ def publish_at(client: Client, key: str | bytes, channel: str, message: bytes) -
 
     In a Cluster it asks for the owner first, because every node accepts a PUBLISH and counts only its own connections.
     """
+    doubt_owner(client)
+    return int(call_at(client, key, "PUBLISH", channel, message))
+
+
+def doubt_owner(client: Client) -> None:
+    """In a Cluster, ask again for the owner of the next key, because a former owner answers a command without a key."""
     if isinstance(client, ClusterClient):
         client.topology.doubt()
-    return int(call_at(client, key, "PUBLISH", channel, message))
 
 
 def drop_idle(client: Client) -> None:

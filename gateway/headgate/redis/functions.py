@@ -53,16 +53,17 @@ class Library:
         Raises BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
 
         Args:
-            key: in a Cluster, ask the node that owns it. With None, returns the oldest version of all primaries.
+            key: in a Cluster, ask the node that owns it. With None, returns the oldest version of the primaries that have one,
+                since a library is loaded only where a namespace needs it.
         """
         versions = [self._version_at(run) for run in _servers(client, key)]
-        return None if None in versions else min(version for version in versions if version is not None)
+        return min((version for version in versions if version is not None), default=None)
 
     def ensure_loaded(self, client: Client, key: str | None = None) -> int:
         """Load the library unless Redis has this version or a newer one. Return the version in Redis.
 
-        `client` and `key` are as for `loaded_version`. Raises BusUnavailable if Redis does not answer, and BusRefused if it is
-        too old or this user may not load functions.
+        With `key` None, load it at all primaries of a Cluster. Raises BusUnavailable if Redis does not answer, and BusRefused if
+        it is too old or this user may not load functions.
         """
         return min(self._ensure_at(run) for run in _servers(client, key))
 

@@ -190,9 +190,12 @@ def test_a_group_goes_on_after_its_slot_moved(cluster: Cluster, client: Client, 
     store.acknowledge(page.epoch, [page.work[0].task.offset])
     store.confirm()
     source = cluster.owner_of_namespace(namespace)
+    groups = Groups(open_client(cluster.url), namespace)
+    assert groups.names() == ["mail"]
 
     cluster.move(slot_of(log_key(namespace)), cluster.another(source))
 
+    assert groups.names() == ["mail"]  # the former owner would know no name
     publisher.publish("a", 2)
     with pytest.raises(BusUnavailable):  # the connection was made before the move
         store.wait(1, DEADLINE_S)

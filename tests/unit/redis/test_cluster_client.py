@@ -297,8 +297,9 @@ def test_a_library_is_loaded_at_the_node_that_lacks_it(world: World) -> None:
     assert LOG_LIBRARY.call(world.client, "FCALL", "headgate_publish", 1, HIGH, "t", "1") == [b"e", 1, 0]
     assert [command[0] for command in world.nodes[B].got] == ["FCALL", "FCALL_RO", "FUNCTION", "FCALL"]
     assert world.nodes[A].got == []
-    world.nodes[A].answers, world.nodes[B].answers = [missing], [LOG_LIBRARY.version]
+    world.nodes[A].answers, world.nodes[B].answers = [missing, missing], [LOG_LIBRARY.version, missing]
+    assert LOG_LIBRARY.loaded_version(world.client) == LOG_LIBRARY.version
     assert LOG_LIBRARY.loaded_version(world.client) is None
     world.nodes[A].answers, world.nodes[B].answers = [1, b"headgate"], [LOG_LIBRARY.version + 1]
     assert LOG_LIBRARY.ensure_loaded(world.client) == LOG_LIBRARY.version
-    assert [command[0] for command in world.nodes[A].got] == ["FCALL_RO", "FCALL_RO", "FUNCTION"]
+    assert [command[0] for command in world.nodes[A].got] == ["FCALL_RO", "FCALL_RO", "FCALL_RO", "FUNCTION"]

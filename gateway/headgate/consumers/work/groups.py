@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.errors import InvalidRequest
-from headgate.redis.client import Client, call, call_at
+from headgate.redis.client import Client, call, call_at, doubt_owner
 from headgate.redis.keys import group_key, log_key
 from headgate.redis.registry import read_elsewhere
 
@@ -114,6 +114,7 @@ class Groups:
 
     def _scan(self, pattern: str) -> Iterator[list[Any]]:
         cursor = 0
+        doubt_owner(self._client)
         while True:
             cursor, keys = call_at(self._client, self._log, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS)
             self._scanned()

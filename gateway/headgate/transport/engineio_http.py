@@ -92,8 +92,10 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
     key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
     if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
         raise Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")
-    if not _KEY.fullmatch(key) or "upgrade" not in list_of(environ.get("HTTP_CONNECTION", "")):
-        raise Refused(BAD_REQUEST, detail="not a WebSocket handshake")
+    if "upgrade" not in list_of(environ.get("HTTP_CONNECTION", "")):
+        raise Refused(BAD_REQUEST, detail="a WebSocket handshake needs Connection: Upgrade")
+    if not _KEY.fullmatch(key):  # HTTP/2 has none (RFC 8441), and Envoy adds none when it speaks HTTP/1.1 to us
+        raise Refused(BAD_REQUEST, detail="a WebSocket handshake needs Sec-WebSocket-Key, 16 bytes in base64")
     accept = b2a_base64(hashlib.sha1(key.encode() + _ACCEPT, usedforsecurity=False).digest(), newline=False)
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -36,17 +36,18 @@ def test_a_websocket_handshake_is_answered_with_the_key_that_proves_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "status"),
+    ("change", "status", "named"),
     [
-        ({"SERVER_PROTOCOL": "HTTP/1.0"}, "400 Bad Request"),
-        ({"HTTP_SEC_WEBSOCKET_VERSION": "8"}, "426 Upgrade Required"),
-        *(({"HTTP_SEC_WEBSOCKET_KEY": key}, "400 Bad Request") for key in ("short", "a", "")),
-        *(({"HTTP_CONNECTION": options}, "400 Bad Request") for options in ("keep-alive", "")),
+        ({"SERVER_PROTOCOL": "HTTP/1.0"}, "400 Bad Request", "HTTP/1.1"),
+        ({"HTTP_SEC_WEBSOCKET_VERSION": "8"}, "426 Upgrade Required", "Sec-WebSocket-Version must be 13"),
+        *(({"HTTP_SEC_WEBSOCKET_KEY": key}, "400 Bad Request", "Sec-WebSocket-Key") for key in ("short", "a", "")),
+        *(({"HTTP_CONNECTION": options}, "400 Bad Request", "Connection: Upgrade") for options in ("keep-alive", "")),
     ],
 )
-def test_a_wrong_handshake_is_refused(change: dict[str, Any], status: str) -> None:
-    """RFC 6455 section 4.2.1."""
+def test_a_wrong_handshake_is_refused(change: dict[str, Any], status: str, named: str) -> None:
+    """RFC 6455 section 4.2.1. The answer names what is wrong."""
     with pytest.raises(Refused) as refused:
         switching_protocols(HANDSHAKE | change)
 
     assert refused.value.status == status
+    assert named in refused.value.body["message"]  # type: ignore[operator]

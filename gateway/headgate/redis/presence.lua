@@ -120,7 +120,9 @@ end
 -- Remove a process whose last beat was <score> ('': any): <process> <score> <events> <topics at most> → number of topics left.
 -- Does nothing if it has sent a beat since. The first call ends its lease. While topics are left, its score is 0.
 local function forget(keys, args)
-  local key, process, events, most = keys[1], args[1], args[3] == '1', tonumber(args[4])
+  local key, events, most = keys[1], args[3] == '1', tonumber(args[4])
+  local process = string.match(args[1], '^~?(.+)') -- the library of 0.2 put ~ before one that is being removed
+  if process ~= args[1] then redis.call('ZREM', key, args[1]) end
   local score = redis.call('ZSCORE', key, process)
   if args[2] ~= '' and score and tonumber(score) ~= tonumber(args[2]) then return 0 end
   for _, topic in ipairs(redis.call('SRANDMEMBER', process_key(key, process), most)) do

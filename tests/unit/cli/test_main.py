@@ -98,7 +98,8 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one(words: list[str], m
 def test_the_command_line_loads_nothing_that_a_command_needs() -> None:
     """`serve` must be able to patch the standard library before anything of ours is loaded, and help is not to wait for it."""
     code = (
-        "import sys, headgate.cli.main as m, click; [m.main.get_command(click.Context(m.main), name) for name in m.main.list_commands(None)]; "
+        "import sys, headgate.cli.main as m, click; context = click.Context(m.main); "
+        "[m.main.get_command(context, name) for name in m.main.list_commands(context)]; "
         "print([name for name in ('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis.client', 'headgate.events.event', "
         "'headgate.settings.settings') if name in sys.modules])"
     )

@@ -192,7 +192,7 @@ def need_consumer(client: Client, namespace: str, name: str, config: str | None)
     configured = configured_consumers(config) or ()
     if (namespace, name) in configured:
         return
-    known = sorted({*(Groups(client, namespace).names() or ()), *(each for of, each in configured if of == namespace)})
+    known = sorted({*Groups(client, namespace).names(), *(each for of, each in configured if of == namespace)})
     if name in known:
         return
     if not known:

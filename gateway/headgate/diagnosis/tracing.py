@@ -211,10 +211,11 @@ class _Search:
     def _late(self) -> bool:
         return self._now_s() > self._until_s
 
-    def _late_after_step(self) -> bool:
-        """Charge one step of a scan of key names, tasks or dead letters; return whether it is late."""
+    def _step(self) -> None:
+        """Charge one step of a scan of key names, tasks or dead letters. Raises TimeoutError if it is late."""
         self._charge(STEP_EVENTS)
-        return self._late()
+        if self._late():
+            raise TimeoutError
 
     def _ask_gateways(self, trace: Trace, lineage: Lineage) -> None:
         """Add the gateways' reports, in every epoch with the event at its offset."""
@@ -267,10 +268,7 @@ class _Search:
 
     def _ask_consumers(self, trace: Trace) -> None:
         """Add each consumer. Once their names are known, each is a separate part of the trace."""
-        names = Groups(self._client, trace.namespace).names(self._late_after_step)
-        if names is None:
-            raise TimeoutError
-        parts = {name: f"consumer {name}" for name in names}
+        parts = {name: f"consumer {name}" for name in Groups(self._client, trace.namespace, self._step).names()}
         trace.unknown = [each for each in trace.unknown if each != CONSUMERS] + list(parts.values())
         for name, part in parts.items():
             if self._late():
@@ -317,13 +315,13 @@ class _Search:
                 return AtConsumer(name, "leased" if leased else "waiting", task.attempt, task.reason)
             if not int(cursor):
                 return None
-            if self._late_after_step():
-                break
+            self._step()
         raise TimeoutError
 
     def _letter(self, event: Trace, name: str) -> AtConsumer | None:
         letters, after, looked = DeadLetters(self._client, event.namespace, name), None, 0
-        while looked < MAX_LETTERS and not self._late_after_step():
+        while looked < MAX_LETTERS:
+            self._step()
             page = letters.page(after, PAGE_LETTERS)
             for letter in page:
                 if letter.task.offset == event.offset and letter.task.epoch == event.epoch:

@@ -91,7 +91,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     class Known:
         def __init__(self, *_: object) -> None: ...
 
-        def names(self, late: Callable[[], bool]) -> list[str]:
+        def names(self) -> list[str]:
             return ["mail"]
 
     class Letters:

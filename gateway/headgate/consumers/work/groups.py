@@ -60,7 +60,7 @@ class GroupStatus:
 
 
 class Groups:
-    """The consumers in the Redis of a namespace. `scanned` is called after each thousand key names of a scan."""
+    """The consumers in the Redis of a namespace. `scanned` is called after each thousand key names of a scan, and may raise."""
 
     def __init__(self, client: Client, namespace: str, scanned: Callable[[], None] = lambda: None) -> None:
         self._client, self._namespace, self._scanned = client, namespace, scanned
@@ -68,7 +68,7 @@ class Groups:
 
     def statuses(self) -> list[GroupStatus]:
         """Return the status of all, by name. Scans the names of all keys, a thousand at a time."""
-        return [status for name in self.names() or () if (status := self.status_of(name)) is not None]
+        return [status for name in self.names() if (status := self.status_of(name)) is not None]
 
     def status_of(self, name: str) -> GroupStatus | None:
         """Return the status of one, or None if Redis does not know it. Raises InvalidRequest for an invalid name."""
@@ -101,15 +101,13 @@ class Groups:
         waiting, dead = removed
         return waiting, dead
 
-    def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
-        """Return the names of all, in order; None if it was `late` before all were known. Scans as `statuses` does."""
+    def names(self) -> list[str]:
+        """Return the names of all, in order. Scans as `statuses` does."""
         prefix = group_key(self._namespace, "")
         name_of = re.compile(rf"{re.escape(prefix)}({CONSUMER_NAME.pattern})(?::|$)", re.ASCII)
         all_names: set[str] = set()
         for keys in self._scan(f"{prefix}*"):
             all_names.update(match[1] for key in keys if (match := name_of.match(key.decode())))
-            if late():
-                return None
         return sorted(all_names)
 
     def _scan(self, pattern: str) -> Iterator[list[Any]]:

@@ -72,10 +72,8 @@ class Browser(ABC):
         self.ended: str | None = None
         self.ended_at_s = 0.0
         self._closed = False
-        self._welcome: queue.Queue[Any] = queue.Queue()
-        self._answers: queue.Queue[Any] = queue.Queue()
-        # The id of each event and its time of arrival. None marks the end.
-        self._events: queue.Queue[tuple[str | None, float] | None] = queue.Queue()
+        # Each message with its kind, `welcome`, `answer` or `event`. The last one is the end, of no kind.
+        self._inbox: queue.Queue[tuple[str, Any]] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,29 +86,25 @@ class Browser(ABC):
         self.answered_s = time.monotonic() - began_s
         self._thread.start()
         self._send(f"{_MESSAGE}{_CONNECT}/{self.namespace},{json.dumps(auth)}")
-        welcome: dict[str, Any] = self._next(self._welcome, "welcome")
+        welcome: dict[str, Any] = self._next("welcome", self.timeout_s)
         return welcome
 
     def subscribe(self, pattern: str) -> None:
         """Subscribe and wait for the acknowledgement. Raises as `join`."""
         request = json.dumps(["subscribe", {"pattern": pattern}])
         self._send(f"{_MESSAGE}{_EVENT}/{self.namespace},{_SUBSCRIBE_ID}{request}")
-        answer = self._next(self._answers, "answer")
+        answer = self._next("answer", self.timeout_s)
         if not answer.get("ok"):
             raise Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
 
     def wait_for(self, event_id: str, within_s: float) -> float | None:
         """Return when the event with this id arrived (time.monotonic), or None if it did not or the connection ended."""
         give_up_s = time.monotonic() + within_s
-        while (left_s := give_up_s - time.monotonic()) > 0:
-            try:
-                arrived = self._events.get(timeout=left_s)
-            except queue.Empty:
-                return None
-            if arrived is None:
-                return None
-            if arrived[0] == event_id:
-                return arrived[1]
+        with suppress(NotConnected):
+            while True:
+                arrived_id, at_s = self._next("event", give_up_s - time.monotonic())
+                if arrived_id == event_id:
+                    return float(at_s)
         return None
 
     def close(self) -> None:
@@ -124,14 +118,18 @@ class Browser(ABC):
 
     # -- for both kinds -----------------------------------------------------------------------------------------------
 
-    def _next(self, inbox: queue.Queue[Any], what: str) -> Any:
-        """Return the next item of an inbox, or raise it if it is an error."""
-        try:
-            message = inbox.get(timeout=self.timeout_s)
-        except queue.Empty:
-            raise NotConnected(f"no {what} within {self.timeout_s:g} s") from None
-        if isinstance(message, Exception):
-            raise message
+    def _next(self, kind: str, within_s: float) -> Any:
+        """Return the next message of a kind, or raise it if it is an error. Skips others. Raises NotConnected at the end."""
+        came, give_up_s = None, time.monotonic() + within_s
+        while came != kind:
+            try:
+                came, message = self._inbox.get(timeout=max(0.0, give_up_s - time.monotonic()))
+            except queue.Empty:
+                raise NotConnected(f"no {kind} within {within_s:g} s") from None
+            if not came:
+                self._inbox.put((came, message))  # for every later call
+            if isinstance(message, Exception):
+                raise message
         return message
 
     @property
@@ -149,9 +147,7 @@ class Browser(ABC):
     def _end(self, reason: str) -> None:
         if self.ended is None and not self._closed:
             self.ended, self.ended_at_s = reason, time.monotonic()
-        self._welcome.put(NotConnected(reason))
-        self._answers.put(NotConnected(reason))
-        self._events.put(None)
+        self._inbox.put(("", NotConnected(reason)))
 
     def _receive(self, packet: str) -> None:
         """Handle one Engine.IO packet."""
@@ -165,16 +161,16 @@ class Browser(ABC):
                 answer = json.loads(body)
                 parts = answer.get("data", answer)
                 code, reason = str(parts.get("code", "refused")), str(parts.get("reason", ""))
-                self._welcome.put(Refused(code, str(answer.get("message", answer)), reason))
+                self._inbox.put(("welcome", Refused(code, str(answer.get("message", answer)), reason)))
             elif kind == _EVENT:
                 name, *arguments = json.loads(body)
                 if name == "welcome":
-                    self._welcome.put(arguments[0])
+                    self._inbox.put(("welcome", arguments[0]))
                 elif name == "event":
                     _, _, meta = arguments
-                    self._events.put((meta.get("id"), time.monotonic()))
+                    self._inbox.put(("event", (meta.get("id"), time.monotonic())))
             elif kind == _ANSWER:
-                self._answers.put(json.loads(body[len(_SUBSCRIBE_ID) :])[0])
+                self._inbox.put(("answer", json.loads(body[len(_SUBSCRIBE_ID) :])[0]))
 
     @abstractmethod
     def _open(self) -> None: ...

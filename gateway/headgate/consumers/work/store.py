@@ -282,7 +282,12 @@ def back(leased: LeasedTask) -> Answer:
     """Return work not begun. Any worker may get it at once, and this delivery does not count."""
     if leased.in_log and not leased.moving:
         return "back", leased.leased_in, f"{leased.task.offset}-0", leased.out - 1
-    return (*(done(leased) if leased.in_log else ()), *defer_for(leased.task, 0, leased.out - 1))
+    return instead(leased, leased.task, 0, leased.out - 1)
+
+
+def instead(leased: LeasedTask, task: Task, delay_ms: int, out: int = 0) -> Answer:
+    """Store a task, as `defer_for`, in place of the leased one, which may be an entry of the log."""
+    return (*(done(leased) if leased.in_log else ()), *defer_for(task, delay_ms, out))
 
 
 def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:

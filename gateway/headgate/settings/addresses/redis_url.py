@@ -146,15 +146,21 @@ def read_url(url: str) -> RedisUrl:
         raise _wrong(f"has a /, ? or # that is not at its place: {ENCODE}")
     given = _options(query, kind, tls)
     path = _decoded(raw_path)
+    primary = path.removeprefix("/").partition("/")[0] if kind is RedisKind.SENTINELS else ""
     sentinel = tuple((name.removeprefix("sentinel_"), value) for name, value in given.items() if name in _SENTINEL)
     if "ssl_keyfile" in given and "ssl_certfile" not in given:
         raise _wrong("has the option ssl_keyfile without ssl_certfile")
+    hosts = _hosts(places, raw_path, kind, has_credentials=bool(at))
+    if kind is RedisKind.SOCKET and len(path) < 2:
+        raise _wrong("names no socket; expected unix:///path")
+    if kind is RedisKind.SENTINELS and not primary:
+        raise _wrong("names no primary; expected redis+sentinel://host:26379,host:26379/primary/0")
     return RedisUrl(
         kind,
         tls,
-        _hosts(places, raw_path, kind, has_credentials=bool(at)),
-        path=_socket_path(path) if kind is RedisKind.SOCKET else "",
-        primary=_primary(path) if kind is RedisKind.SENTINELS else "",
+        hosts,
+        path=path if kind is RedisKind.SOCKET else "",
+        primary=primary,
         database=_database(path, kind, given),
         **_credentials(userinfo, given),
         options=tuple(
@@ -181,7 +187,7 @@ def _options(query: str, kind: RedisKind, tls: bool) -> dict[str, Any]:
             known = ", ".join(sorted(allowed))
             if "password=" in query and name not in _SENTINEL:  # an unencoded & in the password begins another option
                 raise _wrong(f"has an option that is unknown; allowed: {known}; and in a password & is %26")
-            raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
+            raise _wrong(f"has the option {ascii(name)[1:-1][:MAX_SHOWN]}, which is unknown; allowed: {known}")
         if name in values:
             raise _wrong(f"has the option {name} twice")
         read, expected = allowed[name]
@@ -225,19 +231,6 @@ def _host(place: str, default_port: int) -> Node:
         raise _wrong(f"has a wrong host: {error}; {ENCODE}") from None
 
 
-def _socket_path(path: str) -> str:
-    if len(path) < 2:
-        raise _wrong("names no socket; expected unix:///path")
-    return path
-
-
-def _primary(path: str) -> str:
-    primary = path.removeprefix("/").partition("/")[0]
-    if not primary:
-        raise _wrong("names no primary; expected redis+sentinel://host:26379,host:26379/primary/0")
-    return primary
-
-
 def _database(path: str, kind: RedisKind, given: Mapping[str, Any]) -> int:
     text = path.removeprefix("/")
     if kind is RedisKind.SOCKET:
@@ -271,10 +264,6 @@ def _decoded(text: str) -> str:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise _wrong("has percent-encoded bytes that are not UTF-8") from None
-
-
-def _printable(name: str) -> str:
-    return ascii(name)[1:-1][:MAX_SHOWN]
 
 
 def _wrong(reason: str) -> BusRefused:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
 from math import ceil
+from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 from headgate.errors import BusRefused, SettingsError, UnknownNamespace
@@ -551,20 +552,10 @@ class Settings:
         """How many refused requests end a connection, more than one CONNECT may have. One is forgiven per second."""
         return 2 * self.max_subscriptions
 
-    @property
-    def max_connections_per_address(self) -> int:
-        """HTTP connections of one network address at once, WebSockets not counted; 0 for no limit."""
-        return self.max_clients_per_address
-
-    @property
-    def body_deadline_s(self) -> float:
-        """How long an HTTP client may delay a part of a body."""
-        return self.write_deadline_s
-
-    @property
-    def keep_alive_s(self) -> float:
-        """How long a connection may wait for its next HTTP request."""
-        return self.handshake_deadline_s
+    # The limits of HTTP (transport/http_limits.py) that are those of clients.
+    max_connections_per_address = property(attrgetter("max_clients_per_address"))
+    body_deadline_s = property(attrgetter("write_deadline_s"))
+    keep_alive_s = property(attrgetter("handshake_deadline_s"))
 
     @property
     def max_wildcards(self) -> int:

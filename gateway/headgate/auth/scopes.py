@@ -95,6 +95,4 @@ def compiled(scopes: tuple[str, ...]) -> Scopes:
 def patterns_of(scopes: Iterable[str], kind: str) -> tuple[str, ...]:
     """Return the patterns of a kind that scopes grant; `admin` grants every topic."""
     listed = tuple(scopes)
-    if ADMIN in listed:
-        return ("#",)
-    return tuple(pattern for scope in listed if scope not in PLAIN for name, _, pattern in [scope.partition(":")] if name == kind)
+    return ("#",) if ADMIN in listed else tuple(each.partition(":")[2] for each in listed if each.startswith(f"{kind}:"))

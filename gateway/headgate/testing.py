@@ -44,25 +44,20 @@ _NO_REDIS = "unix:///nonexistent/no-redis-in-tests"
 _KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
 
 
-class PublishedEvent(msgspec.Struct, frozen=True):
-    """An event published in a test. `data` is the decoded value, and `by` its user, or None for a service."""
-
-    topic: str
-    data: Any
-    id: str
-    namespace: str
-    by: str | None
-    receipt: Receipt
-
-
 class EphemeralEvent(msgspec.Struct, frozen=True):
-    """An ephemeral event published in a test. `by` is known only in topics of `show_by`."""
+    """An ephemeral event published in a test. `data` is the decoded value. `by` is known only in topics of `show_by`."""
 
     topic: str
     data: Any
     id: str
     namespace: str
     by: str | None
+
+
+class PublishedEvent(EphemeralEvent, frozen=True):
+    """An event published in a test. `by` is its user, or None for a service."""
+
+    receipt: Receipt
 
 
 _E = TypeVar("_E", PublishedEvent, EphemeralEvent)

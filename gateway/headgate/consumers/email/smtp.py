@@ -162,7 +162,7 @@ class MailServer:
                 if not smtp.has_extn("starttls"):
                     raise RefusesUs("it does not offer STARTTLS; a server on this machine takes security = 'none'")
                 smtp.starttls(context=self._context)
-                smtp.discard_received()
+                smtp.received = b""  # plain-text bytes after the answer, which are not secured
                 smtp.ehlo_or_helo_if_needed()
             if self._options.user is not None:
                 smtp.login(self._options.user, self._password or "")
@@ -241,10 +241,11 @@ class _Smtp(smtplib.SMTP):
 
     Attributes:
         first_code: code of the current or last reply; None until its first line has arrived.
+        received: bytes of the next reply.
     """
 
     first_code: int | None = None
-    _received = b""
+    received = b""
 
     def getreply(self) -> tuple[int, bytes]:
         return self.read_reply(self.timeout)
@@ -255,10 +256,6 @@ class _Smtp(smtplib.SMTP):
             return super().auth(mechanism, authobject, initial_response_ok=initial_response_ok)
         except ValueError as error:
             raise smtplib.SMTPAuthenticationError(*self.docmd("*")) from error  # cancels it: RFC 4954, section 4
-
-    def discard_received(self) -> None:
-        """Discard plain-text bytes after the answer to STARTTLS, because they are not secured."""
-        self._received = b""
 
     def read_reply(self, within_s: float) -> tuple[int, bytes]:
         """Return the code (-1 if it is not a reply) and the text of the next reply. After an error the connection is closed.
@@ -290,8 +287,8 @@ class _Smtp(smtplib.SMTP):
                 self.sock.settimeout(self.timeout)
 
     def _read_line(self, deadline_s: float, room: int) -> bytes:
-        while b"\n" not in self._received[:room]:
-            if len(self._received) >= room:
+        while b"\n" not in self.received[:room]:
+            if len(self.received) >= room:
                 raise _ReplyTooLong("a reply that is too long")
             left_s = deadline_s - time.monotonic()
             if self.sock is None or left_s <= 0:
@@ -299,8 +296,8 @@ class _Smtp(smtplib.SMTP):
             self.sock.settimeout(left_s)
             if not (data := self.sock.recv(4096)):
                 raise ConnectionResetError
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
+            self.received += data
+        line, _, self.received = self.received.partition(b"\n")
         return line
 
 

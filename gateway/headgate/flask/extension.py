@@ -511,12 +511,13 @@ class Headgate:
             if environ["PATH_INFO"] == SOCKET_PATH_WITHOUT_SLASH and "EIO=" in environ.get("QUERY_STRING", ""):
                 environ["PATH_INFO"] = SOCKET_PATH
             own = _own_paths(app) if own is None else own  # at the first request an application has all its routes
-            is_ours = _is_ours(environ) and environ["PATH_INFO"] not in own
+            path = str(environ["PATH_INFO"])
+            is_ours = (path.startswith(SOCKET_PATH) or path in STREAM_PATHS) and path not in own
             if self._gateway is None and _cannot_serve() is not None:
                 return self._refuse(app, environ, start_response) if is_ours else inner(environ, start_response)
             gateway = self.gateway
             gateway.start()
-            comes = is_ours and environ["PATH_INFO"] not in REQUEST_PATHS and "sid=" not in environ.get("QUERY_STRING", "")
+            comes = is_ours and path not in REQUEST_PATHS and "sid=" not in environ.get("QUERY_STRING", "")
             if gateway.draining and comes:
                 # Not CONNECT_ERROR. A load balancer takes it for success, and socket.io clients do not come back after it.
                 return self._refusal("503 Service Unavailable", leaving().to_wire(), environ)(environ, start_response)
@@ -583,11 +584,6 @@ def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt
         return publisher.publish_prepared(events)
     except HeadgateError as error:
         return [error] * len(events)
-
-
-def _is_ours(environ: WSGIEnvironment) -> bool:
-    path = str(environ.get("PATH_INFO"))
-    return path.startswith(SOCKET_PATH) or path in STREAM_PATHS
 
 
 def _own_paths(app: Flask) -> frozenset[str]:

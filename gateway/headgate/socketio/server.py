@@ -99,7 +99,11 @@ class Server(socketio.Server):  # type: ignore[misc]
         max_handlers: int = MAX_HANDLERS,
         **options: object,
     ) -> None:
-        self.overflow = _overflow(overflow)
+        try:
+            self.overflow = Overflow(overflow)
+        except ValueError:
+            allowed = ", ".join(repr(each.value) for each in Overflow)
+            raise ValueError(f"overflow: expected one of {allowed}, got {overflow!r}") from None
         if not is_number(emit_deadline_s, 0.001, MAX_EMIT_DEADLINE_S):
             raise ValueError(f"emit_deadline_s: expected 0.001 to {MAX_EMIT_DEADLINE_S} seconds, got {emit_deadline_s!r:.80}")
         if not is_whole(max_handlers, 0, MOST_HANDLERS):
@@ -443,12 +447,3 @@ def _has_attachments(packet_class: type[Packet]) -> bool:
         made = type(encoded).__name__
         raise ValueError(f"serializer: encode() of {packet_class.__name__} must return str, bytes or a list of these, not {made}")
     return bool(packet_class.uses_binary_events) and not isinstance(encoded, bytes | bytearray)
-
-
-def _overflow(overflow: Overflow | str) -> Overflow:
-    """Return the policy. Raises ValueError with the allowed values."""
-    try:
-        return Overflow(overflow)
-    except ValueError:
-        allowed = ", ".join(repr(each.value) for each in Overflow)
-        raise ValueError(f"overflow: expected one of {allowed}, got {overflow!r}") from None

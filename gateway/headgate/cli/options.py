@@ -142,10 +142,7 @@ def read_origin(_context: click.Context, _option: click.Parameter, given: str | 
     if given is not None:
         from headgate.settings.addresses.origins import parse_origin
 
-        try:
-            parse_origin(given)
-        except ValueError as error:
-            raise click.BadParameter(f"{given[:80]!r}: {error}") from error
+        _check(parse_origin, given, given)
     return given
 
 
@@ -156,11 +153,15 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
     from headgate.settings.addresses.http_target import read_target
 
     url = re.sub(r"\Aws(s?)://", r"http\1://", given, flags=re.IGNORECASE)
+    _check(read_target, url, given)
+    return url
+
+
+def _check(parse: Callable[[str], object], text: str, given: str) -> None:
     try:
-        read_target(url)
+        parse(text)
     except ValueError as error:
         raise click.BadParameter(f"{given[:80]!r}: {error}") from error
-    return url
 
 
 def worker_count(given: str | None) -> int:

@@ -137,20 +137,15 @@ def types(folder: str | None, registry: bool, namespace: str, redis_url: str | N
         print_done(f"{out} is written", {"file": out, "written": not check})
 
 
-def _folder_of(given: str | None) -> str:
-    """Return the folder of schemas, which is the given one, else HEADGATE_SCHEMAS, else `schemas`."""
-    from headgate.settings.settings import REGISTRY, Settings
-
-    set_ = None if given else Settings.from_environment("HEADGATE_SCHEMAS").schemas
-    return given or (set_ if set_ and set_ != REGISTRY else "schemas")
-
-
 def _from_folder(given: str | None) -> Catalogue:
+    """Read the schemas of a folder, which is the given one, else HEADGATE_SCHEMAS, else `schemas`."""
     from headgate.errors import InvalidSchema
     from headgate.services.schemas.catalogue import read_catalogue
     from headgate.services.schemas.documents import NO_TOPIC, read_folder
+    from headgate.settings.settings import REGISTRY, Settings
 
-    folder = _folder_of(given)
+    configured = None if given else Settings.from_environment("HEADGATE_SCHEMAS").schemas
+    folder = given or (configured if configured and configured != REGISTRY else "schemas")
     catalogue = read_catalogue(read_folder(folder))
     if not catalogue.topics:
         raise InvalidSchema(f"{folder}/", NO_TOPIC)

@@ -168,7 +168,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
         return held;
       })
       // Aborted, or stolen by a tab that got no answer from this one.
-      .catch(() => mine === candidacy && life.is("leading") && depose());
+      .catch(() => mine === candidacy && resign());
   }
 
   function withdraw() {
@@ -202,6 +202,13 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     take("depose");
     stepDown();
     seek();
+  }
+
+  /** The same, and this tab leads again after the others. */
+  function resign() {
+    if (!life.is("leading")) return;
+    depose();
+    stand();
   }
 
   /** Ask for a leader. */
@@ -453,12 +460,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     },
     join,
 
-    /** The gateway refuses this tab, so another one should lead. */
-    resign() {
-      if (!life.is("leading")) return;
-      depose();
-      stand();
-    },
+    resign,
 
     leave() {
       exit("leave");

@@ -107,6 +107,11 @@ describe("tabs", () => {
     for (let n = 0; n < 3; n++) gateway.publish("a");
     await until(() => gates.every((gate) => gate === leader || seen.get(gate).length === 3));
     assert.ok(world.nowMs - beganMs <= 1000, `after ${world.nowMs - beganMs} ms`);
+    // It goes on, and leads again when the others are gone.
+    pages.get(leader).frozen = false;
+    await until(() => leader.tabs.role === "following" && gateway.clients.size === 1);
+    for (const gate of gates) if (gate !== leader) gate.close();
+    await until(() => leader.tabs.role === "leading");
   });
 
   /** A follower asks while its leader hangs. @param {(gate: any) => Promise<any>} ask @param {any} outcome of what is lost */

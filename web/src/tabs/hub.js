@@ -483,7 +483,7 @@ export class Hub {
     let reply;
     this.unanswered++;
     try {
-      const turn = this.#requests.turn(PATIENCE_MS);
+      const turn = this.#requests.turn(body.ephemeral ? 0 : PATIENCE_MS);
       if (turn) await turn;
       reply = await this.#owner.request(name, body);
     } catch (/** @type {any} */ error) {

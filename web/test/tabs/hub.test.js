@@ -360,6 +360,16 @@ describe("a hub at the gateway's limits", () => {
     assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern]), [["unsubscribe", "c"]]);
   });
 
+  it("refuses an ephemeral publish rather than send it late", async () => {
+    const office = new Office();
+    office.join("one", []);
+    await office.welcome(0, { limits: { inbound_per_s: 2, inbound_burst: 1 } });
+    office.texts("one");
+    for (const id of [0, 1]) await office.ask("one", id, "publish", { topic: "a", data: id, ephemeral: true });
+    assert.equal(office.requests.length, 1);
+    assert.deepEqual(office.texts("one").map(([, { id, reply }]) => [id, reply.error.code]), [[1, "limit_reached"]]);
+  });
+
   it("takes as many requests of all tabs as the gateway takes of one client, and says no to the rest", async () => {
     const office = new Office();
     office.join("one", []);

@@ -46,8 +46,6 @@ export const WINDOW = 256;
 const WINDOW_CHARACTERS = 2 ** 20;
 /** How many offsets the first position of a new hub may lie below the highest position of the tabs. A tab further behind catches up alone. */
 const REACH = 1000;
-/** The most remembered epochs that the lane has left. */
-const MOST_LEFT = 16;
 /** The wishes of all subscriptions at the gateway. */
 const WISHES = { repair: false };
 /** How long a request of a tab may wait for its turn, less than a tab waits for its answer. */
@@ -114,8 +112,6 @@ export class Hub {
   #since = new Map();
   /** The same for patterns that were acknowledged in a later epoch, whose announcement is on its way. @type {Map<string, number>} */
   #ahead = new Map();
-  /** Epochs that the connection has left. @type {Set<string>} */
-  #left = new Set();
   #subscriptions = createSubscriptions();
   #requests;
   #changed;
@@ -265,7 +261,7 @@ export class Hub {
     for (const { pattern, error } of welcome.subscriptions) if (error) this.#refuse(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
     const base = this.#position.offset;
-    if (epoch !== this.#position.epoch) this.#turned(epoch);
+    if (epoch !== this.#position.epoch) this.#turned();
     if (!(settled && this.#position.settled && base === had)) {
       this.#since.clear();
       this.#ahead.clear();
@@ -295,7 +291,7 @@ export class Hub {
   /** @param {any} gap */
   #gap(gap) {
     const { reason, from, to } = gap;
-    const { epoch, offset } = this.#position;
+    const { offset } = this.#position;
     this.#position.take(GAP, [gap]);
     const turns = reason === ROLLED_BACK || reason === LOG_LOST;
     for (const session of this.#in("live", "stalled")) {
@@ -307,7 +303,7 @@ export class Hub {
     }
     if (turns) {
       for (const pattern of this.#since.keys()) this.#since.set(pattern, -1);
-      this.#turned(epoch);
+      this.#turned();
       for (const session of this.#in("live")) {
         session.from = -1;
         for (const pattern of session.patterns.keys()) session.patterns.set(pattern, -1);
@@ -322,7 +318,7 @@ export class Hub {
     const { epoch, offset, settled } = this.#position;
     this.#position.take(CURSOR, [cursor]);
     if (!settled) this.#recent.begin(this.#position.offset);
-    if (epoch !== this.#position.epoch) this.#turned(epoch);
+    if (epoch !== this.#position.epoch) this.#turned();
     for (const session of this.#in("live", "stalled")) {
       // The log may have lost the end at which the tab stands.
       if (settled && epoch !== cursor.epoch && (session.is("stalled") || session.from > offset)) this.#behind(session);
@@ -390,6 +386,7 @@ export class Hub {
 
   /** @param {string} name @param {any} body */
   #subscribeAtGateway = async (name, body) => {
+    const { epoch: before } = this.#position;
     const { error, offset, epoch } = await this.#owner.request(name, body);
     if (error) {
       this.#refuse(body.pattern, error);
@@ -398,7 +395,7 @@ export class Hub {
     this.#ahead.delete(body.pattern);
     if (name === UNSUBSCRIBE) this.#since.delete(body.pattern);
     else if (epoch === this.#position.epoch) this.#since.set(body.pattern, offset);
-    else if (this.#left.has(epoch)) this.#since.set(body.pattern, this.#position.offset);
+    else if (epoch === before) this.#since.set(body.pattern, this.#position.offset);
     else {
       this.#since.set(body.pattern, Infinity);
       this.#ahead.set(body.pattern, offset);
@@ -410,11 +407,8 @@ export class Hub {
     if (this.#subscriptions.find(pattern)?.overflow) this.#refusals.set(pattern, error);
   }
 
-  /** The epoch has changed. @param {string} was */
-  #turned(was) {
-    this.#left.add(was);
-    this.#left.delete(this.#position.epoch);
-    if (this.#left.size > MOST_LEFT) this.#left.delete(/** @type {string} */ (this.#left.values().next().value));
+  /** The epoch has changed. */
+  #turned() {
     for (const [pattern, offset] of this.#ahead) this.#since.set(pattern, offset);
     this.#ahead.clear();
   }

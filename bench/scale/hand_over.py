@@ -23,7 +23,6 @@ from tests.integration.transport.clients import Polling, WebSocket, closing
 from tests.support.epoll_sets import children_of
 from tests.support.line_program import LineProgram
 
-ENGINE = "/engine.io/"
 WHERE = ("own worker", "sibling (socket passed)", "sibling, and one more behind it")
 WARM_REQUESTS, TURNS = 100, 5
 
@@ -32,7 +31,7 @@ def ask_at(where: int, ports: list[int], sid: str) -> None:
     """Send a small POST request to WHERE, and read its answer."""
     with socket.create_connection(("127.0.0.1", ports[min(where, 1)])) as wire, wire.makefile("rb") as answers:
         for more in ("", "Connection: close\r\n")[where < 2 :]:
-            path = f"{ENGINE}?EIO=4&transport=polling&sid={sid}"
+            path = f"/socket.io/?EIO=4&transport=polling&sid={sid}"
             wire.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: 1\r\n\r\n3".encode())
             status = answers.readline()
             assert status.startswith(b"HTTP/1.1 200"), status
@@ -43,7 +42,7 @@ def ask_at(where: int, ports: list[int], sid: str) -> None:
 
 def latencies(ports: list[int], requests: int) -> list[list[float]]:
     """Return the seconds of each request, for each of WHERE."""
-    sid = Polling(ports[0], ENGINE).sid
+    sid = Polling(ports[0]).sid
     took: list[list[float]] = [[] for _ in WHERE]
     for number in range(requests + WARM_REQUESTS):
         for where in range(len(WHERE)):
@@ -56,7 +55,7 @@ def latencies(ports: list[int], requests: int) -> list[list[float]]:
 
 def seconds_each(ports: list[int], requests: int) -> list[float]:
     """Return the processor seconds of all workers for each request, for each of WHERE: the median of some turns."""
-    sid = Polling(ports[0], ENGINE).sid
+    sid = Polling(ports[0]).sid
     spent: list[list[float]] = [[] for _ in WHERE]
     for _ in range(TURNS):
         for where in range(len(WHERE)):
@@ -83,7 +82,7 @@ def main() -> None:
     cluster = json.dumps({"workers": 2, "own_ports": True, "limits": limits})
     with LineProgram(sys.executable, "-m", "tests.support.worker_cluster", cluster) as workers:
         ports = [int(port) for port in workers.line().split()]
-        with closing(*(WebSocket(port, ENGINE) for port in ports for _ in range(given.idle))):
+        with closing(*(WebSocket(port) for port in ports for _ in range(given.idle))):
             took, spent = latencies(ports, given.requests), seconds_each(ports, given.requests)
     print(f"{given.idle} idle connections at each worker:")
     print("| where | p50 ms | p90 ms | p99 ms | more at p50 | more at p99 | processor ms |\n|---|---|---|---|---|---|---|")

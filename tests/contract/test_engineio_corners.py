@@ -2,7 +2,7 @@
 
 Most are private, so a new version may move them without notice. Each test names the corner, and the part of ours that breaks
 with it. The floor in `pyproject.toml` is the lowest version with which this file, tests/unit/socketio and
-tests/integration/transport are green. `TRIED` names the minor versions with which they are; a server warns of any other.
+tests/integration/socketio are green. `TRIED` names the minor versions with which they are; a server warns of any other.
 """
 
 import inspect

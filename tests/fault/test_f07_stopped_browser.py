@@ -1,4 +1,4 @@
-"""F7: browsers that stop reading and stay connected. (The short form is tests/integration/transport/test_slow_consumer.py.)"""
+"""F7: browsers that stop reading and stay connected. (The short form is tests/integration/transport/test_hostile.py.)"""
 
 import contextlib
 import time

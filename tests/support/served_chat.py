@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import socketio
 
 from tests.integration.transport.clients import WebSocket, closing
-from tests.integration.transport.server_process import DEADLINE_S, ROOT
 from tests.support.held_port import HeldPort
+from tests.support.line_program import DEADLINE_S, ROOT
 
 POLLING, WEBSOCKET, UPGRADED = ("polling",), ("websocket",), ("polling", "websocket")
 

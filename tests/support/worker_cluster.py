@@ -1,4 +1,4 @@
-"""A gateway with several workers: the application of the transport's tests, and its peer workers.
+"""Several workers of one application, and how they pass requests to each other.
 
 Run as `python -m tests.support.worker_cluster '{"workers": 2, "port": 0, "limits":
 {…}}'`. Prints the port, or with `"own_ports": true` that of each worker, and ends with its standard input. Its workers are
@@ -26,18 +26,17 @@ import structlog
 from headgate.socketio import HTTPServer, WSGIApp
 from headgate.workers.peer_workers import PeerWorkers, letters_of
 from headgate.workers.scoreboard import Scoreboard, State
-from tests.integration.transport.application import Application
+from tests.support.socketio_application import Application
 
 
 def work(listener: socket.socket, scoreboard: Scoreboard, folder: Path, row: int, given: dict[str, Any], ready: int) -> None:
     """Be a worker, until a signal ends it."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     scoreboard.begin(row, os.getpid())
-    application = Application(given.get("limits", {}))
-    for engine in (application.sio.eio, application.eio):
-        engine.owner = letters_of(row)
+    application = Application(limits=given["limits"])
+    application.sio.eio.owner = letters_of(row)
     inherited = gevent.socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
-    server = HTTPServer(inherited, WSGIApp(application.sio, application))
+    server = HTTPServer(inherited, WSGIApp(application.sio))
     peer_workers = PeerWorkers(scoreboard, folder, row, dict, server.adopt)
     server.to_owner = peer_workers.hand_over
     server.start()

@@ -6,34 +6,31 @@ tests/unit/socketio/test_sessions.py has the rules, packet by packet.
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.transport.server_process import ROOT, ServerProcess, StartServer
+from tests.support.line_program import ROOT, LineProgram
 
 NODE = shutil.which("node") or "node"
 
 
-@pytest.fixture(scope="module")
-def server(start_shared_server: StartServer) -> ServerProcess:
-    """A server with the default limits, but for a write deadline that never comes into a test's way."""
-    return start_shared_server(write_deadline_s=60)
-
-
 @pytest.mark.parametrize("transports", [["polling"], ["websocket"], ["polling", "websocket"]], ids="+".join)
-def test_the_real_client_does_everything(server: ServerProcess, transports: list[str]) -> None:
+def test_the_real_client_does_everything(transports: list[str]) -> None:
     """socket.io-client from Node: connect, events, acknowledgements, binary, order of 300 events, of 40 large ones and their
     acknowledgement, namespaces, disconnect."""
     script = Path(__file__).with_name("real_client.mjs")
 
-    outcome = subprocess.run(
-        [NODE, str(script), f"http://127.0.0.1:{server.port}", json.dumps(transports)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    with LineProgram(sys.executable, "-m", "tests.integration.socketio.application") as server:
+        outcome = subprocess.run(
+            [NODE, str(script), f"http://127.0.0.1:{server.line()}", json.dumps(transports)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert "Traceback" not in server.end()
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert json.loads(outcome.stdout.splitlines()[-1]) == {

@@ -19,8 +19,8 @@ SEPARATOR = "\x1e"
 class Polling:
     """A long-polling session."""
 
-    def __init__(self, port: int, path: str = "/socket.io/") -> None:
-        self._port, self._target = port, f"{path}?EIO=4&transport=polling"
+    def __init__(self, port: int) -> None:
+        self._port, self._target = port, "/socket.io/?EIO=4&transport=polling"
         self.sid: str = json.loads(self._ask("GET")[1:])["sid"]
         self._target += f"&sid={self.sid}"
 
@@ -60,19 +60,12 @@ class WebSocket:
     Raises AssertionError, with the head of the answer, if the handshake is refused.
     """
 
-    def __init__(
-        self,
-        port: int,
-        path: str = "/socket.io/",
-        *,
-        receive_buffer_bytes: int | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
+    def __init__(self, port: int, *, receive_buffer_bytes: int | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.sock = dial(port, receive_buffer_bytes)
         if tls is not None:
             self.sock = tls.wrap_socket(self.sock, server_hostname="127.0.0.1")
         self._buffer = b""
-        self.sock.sendall(handshake("localhost", f"{path}?EIO=4&transport=websocket"))
+        self.sock.sendall(handshake("localhost", "/socket.io/?EIO=4&transport=websocket"))
         while b"\r\n\r\n" not in self._buffer:
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
@@ -116,12 +109,6 @@ class WebSocket:
                 self.receive()
         except Closed as closed:
             return closed
-
-    def join(self) -> None:
-        """Connect to the namespace `/` and take the `auth` event."""
-        self.send("40")
-        assert self.text().startswith("40")
-        assert '"auth"' in self.text()
 
     def close(self) -> None:
         """Drop the TCP connection without a close frame. Idempotent."""

@@ -272,7 +272,12 @@ def accepts(check: Callable[[str], object], text: str) -> bool:
 
 
 @shared
-@given(st.text(alphabet=string.ascii_letters + "09_-..*# é\n/{}:", max_size=30))
+@given(
+    st.text(alphabet=string.ascii_letters + "09_-..*# é\n/{}:", max_size=30)
+    | st.text(alphabet="aZ0_-...#", max_size=12).map("users.".__add__)
+)
+@example("users.a." + "x" * 247)
+@example("users.a." + "x" * 248)
 @example("a.b.c.d.e.f.g.h")
 @example("a.b.c.d.e.f.g.h.i")
 @example("x" * 255)

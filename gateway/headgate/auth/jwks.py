@@ -24,8 +24,7 @@ from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
 from headgate.runtime.metrics import JWKS_FETCHES
 from headgate.settings.addresses.http_target import read_target
 
-from .key_sets import read_jwks
-from .keys import MAX_KEY_ID_CHARACTERS, TokenKey
+from .keys import MAX_KEY_ID_CHARACTERS, TokenKey, read_jwks
 
 log = structlog.get_logger("headgate.jwks")
 

@@ -1,6 +1,6 @@
 """Verifies JWTs with the keys of this gateway, and mints them for development. No I/O.
 
-In: the `token` of a handshake or a `refresh`, and the keys configured (key_sets.py) or fetched (jwks.py). Out: an `Identity`, or
+In: the `token` of a handshake or a `refresh`, and the keys configured (keys.py) or fetched (jwks.py). Out: an `Identity`, or
 `Unauthorized` with its reason (errors.py) and no part of the token.
 
 Rules (RFC 8725), in the order of their cost. 1. Size before parsing. 2. The header only selects a configured key; each key has
@@ -25,8 +25,7 @@ from headgate.settings.settings import CHECK_TOKENS, LET_IN, Settings
 
 from .claims import identity_of
 from .identity import ANONYMOUS, Handshake, Identity
-from .key_sets import configured_keys
-from .keys import SECRET_ALGORITHM, TokenKey
+from .keys import SECRET_ALGORITHM, TokenKey, configured_keys
 
 MAX_TOKEN_BYTES = 8192
 # Headers that would take a key or a rule from the token itself.

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from headgate.auth.key_sets import MAX_KEYS, SECRET_KEY_ID, configured_keys, read_jwks, read_keys
+from headgate.auth.keys import MAX_KEYS, SECRET_KEY_ID, configured_keys, read_jwks, read_keys
 from headgate.errors import SettingsError
 from headgate.settings.settings import Settings
 from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, SMALL_RSA_KEY, jwk, pem, segment

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks
-from headgate.auth.keys import TokenKey
+from headgate.auth.keys import SECRET_KEY_ID, TokenKey, read_jwks
 from headgate.auth.tokens import MAX_TOKEN_BYTES, Tokens, _decode_part, token_authenticator
 from headgate.errors import SettingsError, Unauthorized, UnauthorizedReason
 from headgate.settings.settings import Settings

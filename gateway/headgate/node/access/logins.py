@@ -22,7 +22,7 @@ from headgate.auth.api_keys import ApiKeys, key_of
 from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
-from headgate.auth.key_sets import configured_keys
+from headgate.auth.keys import configured_keys
 from headgate.auth.regrants import AuthenticatorCall, Regrants
 from headgate.auth.scopes import ADMIN
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from headgate.auth.api_keys import ApiKeys, NewKey, new_key
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.key_sets import configured_keys
+from headgate.auth.keys import configured_keys
 from headgate.auth.regrants import note_regrant
 from headgate.errors import (
     BusUnavailable,

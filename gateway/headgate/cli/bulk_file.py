@@ -2,7 +2,7 @@
 
 In: a path, or - for standard input, which is copied to a temporary file so that it can be checked first. Out: a summary, an
 error for each bad line with its number, receipts with which the same command continues, and an exit code, which is 0 only if
-every line is in the log. Imports only click.
+every line is in the log.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
+from headgate.redis.client import Client, call
+from headgate.redis.event_ids import SentEvents
+from headgate.redis.keys import head_key
+from headgate.services.publisher import Publisher
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
+
+from .bulk import AGAIN, Bulk, Outcome
 from .output import counted, echo, fail, print_done, print_json, wants_json
-
-if TYPE_CHECKING:
-    from headgate.redis.client import Client
-    from headgate.redis.event_ids import SentEvents
-    from headgate.services.publisher import Publisher
-
-    from .bulk import Outcome
-    from .receipts import Receipts
+from .receipts import Receipts
 
 # Beyond this size, standard input is stored on disk.
 _IN_MEMORY_BYTES = 16 * 1024 * 1024
@@ -38,10 +38,6 @@ _MAX_LINE_BYTES = 1024 * 1024 + 4096
 
 def namespace_limit(client: Client, namespace: str) -> int:
     """Return the largest payload of the log of a namespace, so that a larger one is detected before sending any."""
-    from headgate.redis.client import call
-    from headgate.redis.keys import head_key
-    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
-
     limit = call(client, "HGET", head_key(namespace), "max_payload_bytes")
     return int(limit) if limit and limit.isdigit() else HARD_MAX_PAYLOAD_BYTES
 
@@ -60,8 +56,6 @@ def publish_file(
 
     `receipts` is the path of the file of receipts. With None it is next to the file, and there is none for standard input.
     """
-    from .bulk import AGAIN, Bulk
-
     with _opened(path) as file, _receipts(path, receipts, new_ids) as kept:
         run = kept.run if kept is not None else token_hex(8) if new_ids else ""
         name = "" if kept is None else kept.file
@@ -102,8 +96,6 @@ def publish_file(
 
 @contextmanager
 def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receipts | None]:
-    from .receipts import Receipts
-
     if receipts is None and not os.path.isfile(path):  # standard input, or a pipe
         yield None
         return

@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.consumers.work.groups import QUIET_S, Groups
@@ -47,101 +48,11 @@ _POLL_S = 0.02
 DATA = {"probe": True, "by": "headgate doctor"}
 
 
-class Probe:
-    """See the module.
-
-    `hops` holds the hops measured so far, in milliseconds after the publish, or None if the event has not come.
-    """
-
-    def __init__(self, redis_url: str, client: Client, namespace: str, topic: str, within_s: float) -> None:
-        self._redis_url, self._client, self._namespace, self._topic = redis_url, client, namespace, topic
-        self._within_s = within_s
-        self._id = f"headgate-doctor-{secrets.token_hex(8)}"
-        self._arrived_s: float | None = None
-        self._arrived = threading.Event()
-        self.hops: dict[str, float | None] = {}
-
-    def send(self, browsers: Mapping[str, Browser]) -> Iterator[CheckResult]:
-        """Publish, and yield the results. Takes at most `within_s` per hop."""
-        try:
-            listener = LiveEvents(self._redis_url, self._namespace, self._topic)
-            listener.listen(self._within_s)
-        except HeadgateError as error:
-            yield fault("bus", f"this Redis user cannot listen: {error.message}", "allow it the channels &hg:* and +psubscribe")
-            return
-        thread = threading.Thread(target=self._receive, args=(listener,), daemon=True)
-        thread.start()
-        try:
-            with Publisher(self._redis_url, namespace=self._namespace, timeout_s=self._within_s) as publisher:
-                began_s = time.monotonic()
-                receipt = publisher.publish(self._topic, DATA, id=self._id)
-                yield self._hop("publish", time.monotonic(), began_s, "in the log of Redis")
-            self._arrived.wait(self._within_s)
-            yield self._hop("bus", self._arrived_s, began_s, "received on its channel in Redis")
-            for name, browser in browsers.items():
-                at_s = browser.wait_for(self._id, self._within_s)
-                yield self._hop(f"gateway → {name}", at_s, began_s, "at the client's socket")
-            yield from self._consumers(receipt.offset, began_s)
-        except HeadgateError as error:
-            yield fault("publish", error.message, next(iter(error.lines()[1:]), None))
-        finally:
-            listener.close()
-            thread.join(self._within_s)
-
-    # -- private ------------------------------------------------------------------------------------------------------
-
-    def _receive(self, listener: LiveEvents) -> None:
-        with suppress(HeadgateError):  # closed or broken; the hop reports whether the event arrived
-            for topic, message in chain.from_iterable(listener.read()):
-                if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == self._id:
-                    self._arrived_s = time.monotonic()
-                    self._arrived.set()
-                    return
-
-    def _hop(self, name: str, at_s: float | None, began_s: float, where: str) -> CheckResult:
-        if at_s is None:
-            self.hops[name] = None
-            return fault(name, f"the event did not come within {self._within_s:g} s")
-        ms = (at_s - began_s) * 1000
-        self.hops[name] = round(ms, 3)
-        text = f"{ms:.1f} ms: {where}"
-        if ms < SLOW_S * 1000:
-            return ok(name, text)
-        fix = "set proxy_buffering off (nginx): an answer may wait in the proxy" if name.endswith("long poll") else None
-        return warning(name, text, fix)
-
-    def _consumers(self, offset: int, began_s: float) -> Iterator[CheckResult]:
-        if GROUP_LIBRARY.loaded_version(self._client) is None:
-            return  # no consumer has ever run here
-        for status in Groups(self._client, self._namespace).statuses():
-            name = f"consumer {status.name}"
-            if status.idle_s is None or status.idle_s > QUIET_S:
-                text = "has never been at work" if status.idle_s is None else f"was last at work {status.idle_s:.0f} s ago"
-                yield unknown(
-                    name, text, f"start `headgate consume`, or take it out with `headgate consumers remove {status.name}`"
-                )
-                continue
-            key, give_up_s = group_key(self._namespace, status.name), time.monotonic() + self._within_s
-            while (position := self._position(key)) < offset and time.monotonic() < give_up_s:
-                time.sleep(_POLL_S)
-            if position < offset:
-                self.hops[name] = None
-                yield warning(
-                    name, f"{offset - position} events behind after {self._within_s:g} s", "see its dead letters, lag and log"
-                )
-            else:
-                yield self._hop(name, time.monotonic(), began_s, "taken from the log, and not worked on")
-
-    def _position(self, key: str) -> int:
-        [position] = call(self._client, "HMGET", key, "position")
-        return int(position) if position is not None and position.isdigit() else 0
-
-
 @dataclass(slots=True)
 class Doctor:
     """See the module, and the options of `headgate doctor`. `no_redis` is the reason if `redis_url` is None.
 
-    `hops` are complete when `examine` has ended.
+    `hops` holds the hops measured so far, in milliseconds after the publish, or None if the event has not come.
     """
 
     url: str
@@ -174,8 +85,6 @@ class Doctor:
             yield from _in(MACHINE, check_machine(rows))
             yield from self._outside(client)
 
-    # -- private ------------------------------------------------------------------------------------------------------
-
     def _outside(self, client: Client | None) -> Iterator[tuple[str, CheckResult]]:
         """Check from a page's side; with Redis, send the probe too."""
         auth = {} if self.token is None else {"token": self.token}
@@ -188,13 +97,88 @@ class Doctor:
             user = outside.welcome.get("user")
             topic = probe_topic(user if isinstance(user, str) and user != ANONYMOUS else None)
             yield from _in(HOPS, outside.subscribe(topic))
-            probe = Probe(self.redis_url, client, self.namespace, topic, self.timeout_s)
-            yield from _in(HOPS, probe.send(outside.browsers))
-            self.hops = probe.hops
+            yield from _in(HOPS, self.send(client, self.redis_url, topic, outside.browsers))
         except HeadgateError as error:
             yield HOPS, _of_error(error)
         finally:
             outside.close()
+
+    def send(self, client: Client, redis_url: str, topic: str, browsers: Mapping[str, Browser]) -> Iterator[CheckResult]:
+        """Publish one event, and yield the results. Takes at most `timeout_s` per hop."""
+        event_id, arrived = f"headgate-doctor-{secrets.token_hex(8)}", SimpleQueue[float]()
+        try:
+            listener = LiveEvents(redis_url, self.namespace, topic)
+            listener.listen(self.timeout_s)
+        except HeadgateError as error:
+            yield fault("bus", f"this Redis user cannot listen: {error.message}", "allow it the channels &hg:* and +psubscribe")
+            return
+        thread = threading.Thread(target=_receive, args=(listener, event_id, arrived), daemon=True)
+        thread.start()
+        try:
+            with Publisher(redis_url, namespace=self.namespace, timeout_s=self.timeout_s) as publisher:
+                began_s, at_s = time.monotonic(), None
+                receipt = publisher.publish(topic, DATA, id=event_id)
+                yield self.hop("publish", time.monotonic(), began_s, "in the log of Redis")
+            with suppress(Empty):
+                at_s = arrived.get(timeout=self.timeout_s)
+            yield self.hop("bus", at_s, began_s, "received on its channel in Redis")
+            for name, browser in browsers.items():
+                at_s = browser.wait_for(event_id, self.timeout_s)
+                yield self.hop(f"gateway → {name}", at_s, began_s, "at the client's socket")
+            yield from self._consumers(client, receipt.offset, began_s)
+        except HeadgateError as error:
+            yield fault("publish", error.message, next(iter(error.lines()[1:]), None))
+        finally:
+            listener.close()
+            thread.join(self.timeout_s)
+
+    def hop(self, name: str, at_s: float | None, began_s: float, where: str) -> CheckResult:
+        """Note the time of a hop, and return its result."""
+        if at_s is None:
+            self.hops[name] = None
+            return fault(name, f"the event did not come within {self.timeout_s:g} s")
+        ms = (at_s - began_s) * 1000
+        self.hops[name] = round(ms, 3)
+        text = f"{ms:.1f} ms: {where}"
+        if ms < SLOW_S * 1000:
+            return ok(name, text)
+        fix = "set proxy_buffering off (nginx): an answer may wait in the proxy" if name.endswith("long poll") else None
+        return warning(name, text, fix)
+
+    def _consumers(self, client: Client, offset: int, began_s: float) -> Iterator[CheckResult]:
+        if GROUP_LIBRARY.loaded_version(client) is None:
+            return  # no consumer has ever run here
+        for status in Groups(client, self.namespace).statuses():
+            name = f"consumer {status.name}"
+            if status.idle_s is None or status.idle_s > QUIET_S:
+                text = "has never been at work" if status.idle_s is None else f"was last at work {status.idle_s:.0f} s ago"
+                yield unknown(
+                    name, text, f"start `headgate consume`, or take it out with `headgate consumers remove {status.name}`"
+                )
+                continue
+            key, give_up_s = group_key(self.namespace, status.name), time.monotonic() + self.timeout_s
+            while (position := _position(client, key)) < offset and time.monotonic() < give_up_s:
+                time.sleep(_POLL_S)
+            if position < offset:
+                self.hops[name] = None
+                yield warning(
+                    name, f"{offset - position} events behind after {self.timeout_s:g} s", "see its dead letters, lag and log"
+                )
+            else:
+                yield self.hop(name, time.monotonic(), began_s, "taken from the log, and not worked on")
+
+
+def _receive(listener: LiveEvents, event_id: str, arrived: SimpleQueue[float]) -> None:
+    with suppress(HeadgateError):  # closed or broken; the hop reports whether the event arrived
+        for topic, message in chain.from_iterable(listener.read()):
+            if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == event_id:
+                arrived.put(time.monotonic())
+                return
+
+
+def _position(client: Client, key: str) -> int:
+    [position] = call(client, "HMGET", key, "position")
+    return int(position) if position is not None and position.isdigit() else 0
 
 
 # A gateway for a thousand clients needs twice as many descriptors.

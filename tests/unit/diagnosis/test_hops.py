@@ -2,14 +2,14 @@
 
 import pytest
 
-from headgate.diagnosis.doctor import SLOW_S, Probe
+from headgate.diagnosis.doctor import SLOW_S, Doctor
 from headgate.events.topic import PROBE
 from headgate.runtime.check_result import Verdict
 from tests.support.small_redis import SmallRedis
 
 
-def probe() -> Probe:
-    return Probe("redis://h", SmallRedis().client(), "n", PROBE, 5.0)
+def doctor(timeout_s: float = 5.0) -> Doctor:
+    return Doctor("http://h", "redis://h", "n", None, None, 0.0, timeout_s)
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def probe() -> Probe:
 )
 def test_a_hop_has_its_time_from_publish_on(name: str, at_s: float | None, line: str, fix: str | None) -> None:
     """In milliseconds. A slow one is a warning, and of a long poll a proxy may hold back the answer. None is a fault."""
-    sent = probe()
-    hop = sent._hop(name, at_s, 10.0, "heard")
+    sent = doctor()
+    hop = sent.hop(name, at_s, 10.0, "heard")
     assert hop.line.startswith(line)
     assert (hop.fix is None) == (fix is None)
     assert hop.verdict is (Verdict.FAULT if at_s is None else Verdict.OK if at_s < 11 else Verdict.WARNING)
@@ -33,6 +33,5 @@ def test_a_hop_has_its_time_from_publish_on(name: str, at_s: float | None, line:
 
 def test_without_redis_nothing_is_sent() -> None:
     """One fault, and its remedy."""
-    sent = Probe("redis://127.0.0.1:1", SmallRedis().client(), "n", PROBE, 0.5)
-    [found] = sent.send({})
+    [found] = doctor(0.5).send(SmallRedis().client(), "redis://127.0.0.1:1", PROBE, {})
     assert (found.name, found.verdict) == ("bus", Verdict.FAULT)

@@ -51,10 +51,14 @@ class DemoOperator:
         self._watch: Greenlet | None = None
 
     @staticmethod
-    def of(settings: Settings, private: EmbeddedRedis | None, start: Start) -> DemoOperator | None:
-        if private is None or not settings.demo or not start.of_the_demo or not is_loopback(settings.host):
+    def of(
+        settings: Settings, private: EmbeddedRedis | None, environ: Mapping[str, str], target: str | None, *, is_again: bool
+    ) -> DemoOperator | None:
+        """Return the operator of a process that was started with this environment and target, or None where it may harm."""
+        is_own = target is None and (is_again or "LISTEN_PID" not in environ)  # the ready-made application, on our own socket
+        if private is None or not settings.demo or not is_own or not is_loopback(settings.host):
             return None
-        return DemoOperator(private, settings.namespaces[0], start.environ)
+        return DemoOperator(private, settings.namespaces[0], environ)
 
     def start(self, stop: Callable[[], None]) -> None:
         """Accept requests from now on; `stop` begins to end the process."""
@@ -106,15 +110,6 @@ class DemoOperator:
             sleep(POLL_S)
 
 
-class Start:
-    """How this process was started, for a restart.
-
-    Attributes:
-        is_again: it is a restart, so earlier checks still hold.
-        of_the_demo: the ready-made application is served on our own socket.
-    """
-
-    def __init__(self, environ: MutableMapping[str, str], target: str | None) -> None:
-        self.is_again = environ.pop(_RESTARTED, None) is not None
-        self.environ = dict(environ)
-        self.of_the_demo = target is None and (self.is_again or "LISTEN_PID" not in environ)
+def pop_restarted(environ: MutableMapping[str, str]) -> bool:
+    """Return whether this process is a restart, so that earlier checks still hold."""
+    return environ.pop(_RESTARTED, None) is not None

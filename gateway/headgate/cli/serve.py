@@ -35,7 +35,7 @@ from headgate.workers.application import async_views, clients_of, load_applicati
 from headgate.workers.settings_file import SettingsFile
 
 from .children import ConsumersProcess, private_redis
-from .demo_operator import DemoOperator, Start
+from .demo_operator import DemoOperator, pop_restarted
 from .starting import check_target, complain_of_address, may_listen, notify_ready, passed_socket, read_file, say_ready
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(
     try:
         # An imported application reads the environment itself, so the settings from the command line must be there.
         environ = environment()
-        start = Start(environ, target)
+        is_again, started_with = pop_restarted(environ), dict(environ)
         environ.update(overrides)
         file = read_file(environ, config, is_needed=with_consumers)
         settings, given = Settings.read(environ), variables_set(environ)
@@ -84,14 +84,14 @@ def run(
         if listener is None and not may_listen(settings):
             return 1
         consumers = ConsumersProcess(["--config", file.path]) if with_consumers and file.path is not None else None
-        if consumers is not None and not start.is_again and not consumers.check():
+        if consumers is not None and not is_again and not consumers.check():
             return 1
         if settings.redis_url is None:
             private = kept.enter_context(private_redis(settings, lambda: import_module("headgate.node.gateway")))
             settings = Settings.read(environ)
         say(f"using {describe_server(settings.redis_url or '')}")
         app = load_application(target, settings, given)
-        if (operator := DemoOperator.of(settings, private, start)) is not None:
+        if (operator := DemoOperator.of(settings, private, started_with, target, is_again=is_again)) is not None:
             app.extensions["headgate.operator"] = operator
         if consumers is not None:
             kept.enter_context(consumers)

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.cli.demo_operator import DemoOperator, Start
+from headgate.cli.demo_operator import DemoOperator, pop_restarted
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.settings.settings import Settings
 
@@ -14,7 +14,9 @@ PRIVATE = cast(EmbeddedRedis, object())
 def operator(
     private: EmbeddedRedis | None = PRIVATE, target: str | None = None, environ: dict[str, str] | None = None, **settings: Any
 ) -> DemoOperator | None:
-    return DemoOperator.of(Settings(**{"demo": True, **settings}), private, Start(environ or {}, target))
+    environ = {} if environ is None else environ
+    is_again = pop_restarted(environ)
+    return DemoOperator.of(Settings(**{"demo": True, **settings}), private, environ, target, is_again=is_again)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ class ClientCounts:
         now_s = self._now_s()
         in_touch = now_s - self._received_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
         answer = self._answers.get(user) if in_touch else None
-        self._ask(user, own)
+        self._asked[user] = own
+        self.wanted()
         if own >= (self._share() if answer is None else answer.may_have):
             if answer is None or not answer.full:
                 raise CountsPending(self._name, self.max_clients)
@@ -171,7 +172,3 @@ class ClientCounts:
             return True
         self._shared.discard(user)
         return was_shared
-
-    def _ask(self, user: str, own: int) -> None:
-        self._asked[user] = own
-        self.wanted()

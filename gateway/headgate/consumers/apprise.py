@@ -160,9 +160,8 @@ class Apprise(Consumer):
         """
         if not self._per_user:
             return {_key(url): (url, url) for url in self._urls}
-        addresses = as_list(self._addresses(delivery), MAX_ADDRESSES)
-        if len(addresses) > MAX_ADDRESSES:
-            raise Reject(f"address_function: expected at most {MAX_ADDRESSES} addresses, got more")
+        refusal = f"address_function: expected at most {MAX_ADDRESSES} addresses, got more"
+        addresses = as_list(self._addresses(delivery), MAX_ADDRESSES, refusal)
         filled = ((_filled(url, address), url) for address in addresses for url in self._urls)
         return {_key(target): (target, url) for target, url in filled}
 

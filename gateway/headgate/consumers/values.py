@@ -17,6 +17,8 @@ from headgate.runtime.importing import import_string
 from headgate.settings.options import file_path, text
 from headgate.settings.settings import environment
 
+from .base import Reject
+
 FUNCTION = "package.module:function"
 # The forms that options of several consumers expect.
 FUNCTION_NAME, VARIABLE = text(f"a function as {FUNCTION}"), text("the name of an environment variable")
@@ -41,10 +43,16 @@ def load_function(value: str) -> Any:
     return import_string(value, FUNCTION)
 
 
-def as_list(returned: Any, most: int) -> list[Any]:
-    """Return the result of an operator's function as a list of at most `most` + 1 entries. One text or mapping is one entry."""
+def as_list(returned: Any, most: int, refusal: str) -> list[Any]:
+    """Return the result of an operator's function as a list. One text or mapping is one entry.
+
+    Raises Reject with the refusal for more than `most` entries.
+    """
     one = isinstance(returned, str | bytes | Mapping)
-    return list(islice([returned] if returned and one else returned or (), most + 1))
+    entries = list(islice([returned] if returned and one else returned or (), most + 1))
+    if len(entries) > most:
+        raise Reject(refusal)
+    return entries
 
 
 def ca_file_faults(path: str | None) -> list[str]:

@@ -71,9 +71,8 @@ class Email(Consumer):
         if self._to_template is not None:
             recipients = [address] if (address := render_event(self._to_template, delivery)) else []
         elif self._to_function is not None:
-            recipients = as_list(self._to_function(delivery), self._options.max_recipients)
-        if len(recipients) > self._options.max_recipients:
-            raise Reject(f"the event has more than {self._options.max_recipients} recipients (max_recipients)")
+            most = self._options.max_recipients
+            recipients = as_list(self._to_function(delivery), most, f"the event has more than {most} recipients (max_recipients)")
         keys: dict[str, None] = {}
         for place, raw in enumerate(recipients, 1):
             try:

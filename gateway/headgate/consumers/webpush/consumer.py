@@ -199,9 +199,8 @@ class WebPush(Consumer):
 
     def _stored(self, delivery: Delivery) -> Mapping[str, object]:
         """Return the subscriptions by their names in Redis, where endpoints, which are secrets, must not appear."""
-        subscriptions = values.as_list(self._subscriptions(delivery), MAX_SUBSCRIPTIONS)
-        if len(subscriptions) > MAX_SUBSCRIPTIONS:
-            raise Reject(f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more")
+        refusal = f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more"
+        subscriptions = values.as_list(self._subscriptions(delivery), MAX_SUBSCRIPTIONS, refusal)
         return {_key(each, place): each for place, each in enumerate(subscriptions, 1)}
 
     def _payload(self, delivery: Delivery) -> bytes:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from secrets import token_hex
 from typing import IO
 
@@ -99,7 +99,7 @@ def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receip
     if receipts is None and not os.path.isfile(path):  # standard input, or a pipe
         yield None
         return
-    with Receipts(receipts or f"{path}.receipts", new_ids=new_ids) as kept:
+    with closing(Receipts(receipts or f"{path}.receipts", new_ids=new_ids)) as kept:
         yield kept
 
 

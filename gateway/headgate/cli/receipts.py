@@ -17,7 +17,6 @@ import stat
 from collections.abc import Iterable
 from itertools import islice
 from secrets import token_hex
-from types import TracebackType
 from typing import Annotated
 
 import msgspec
@@ -175,12 +174,6 @@ class Receipts:
     def close(self) -> None:
         """Unlock the file for other commands."""
         os.close(self._file)
-
-    def __enter__(self) -> Receipts:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     # -- private ------------------------------------------------------------------------------------------------------
 

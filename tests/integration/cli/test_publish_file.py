@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +282,7 @@ def test_a_file_that_is_no_receipts_is_refused_and_stays_as_it_is(publish: Publi
 
 def test_two_commands_do_not_publish_one_file_at_once(publish: Publish, file: Path) -> None:
     """The second says so."""
-    with Receipts(f"{file}.receipts"):
+    with closing(Receipts(f"{file}.receipts")):
         refused = publish()
     assert refused.stderr == f"headgate: {file}.receipts: another headgate publish is at work on this file\n"
     assert publish().returncode == 0

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_equal_lines_of_two_files_are_two_events(publisher: Recording, tmp_path:
     given = [*lines(2), b'{"topic":"a","data":1,"id":"own"}\n']
     files = []
     for name in ("9.receipts", "10.receipts", "9.receipts"):
-        with Receipts(str(tmp_path / name)) as receipts:
+        with closing(Receipts(str(tmp_path / name))) as receipts:
             files.append(receipts.file)
     assert [Bulk(publisher, file=file).publish(given).duplicates for file in files] == [0, 1, 3]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import fspath
 from typing import Any, NamedTuple, TypeVar
@@ -40,12 +40,12 @@ class Kind(NamedTuple):
 class WrongValue(ValueError):
     """The fault in a value, as text without a secret. A `Kind` raises it if `expected` alone would be unclear.
 
-    `says_expected` is True if the text includes the expected form.
+    `says_expected` is True if the text includes the expected form. `faults` are those inside the tables of an option.
     """
 
-    def __init__(self, reason: str, *, says_expected: bool = False) -> None:
+    def __init__(self, reason: str = "", *, says_expected: bool = False, faults: Sequence[Fault] = ()) -> None:
         super().__init__(reason)
-        self.says_expected = says_expected
+        self.says_expected, self.faults = says_expected, faults
 
 
 class Fault(NamedTuple):
@@ -146,7 +146,7 @@ def tables(declared: type[Any], most: int) -> Kind:
             label = name[:SHOWN_CHARACTERS] if isinstance(name, str) and name.isprintable() else number
             faults += (fault._replace(key=f"[{label}].{fault.key}") for fault in wrong)
         if faults:
-            raise _WrongTables(faults)
+            raise WrongValue(faults=faults)
         return tuple(values)
 
     return Kind(read, f"a list of at most {most} tables")
@@ -194,13 +194,14 @@ def read_options(
             continue
         try:
             values[key] = spec.metadata["read"](raw)
-        except _WrongTables as error:
-            faults += (fault._replace(key=key + fault.key) for fault in error.faults)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            shown = "(hidden)" if spec.metadata["secret"] else show(raw)
-            reason = f"; {error}" if isinstance(error, WrongValue) else ""
-            is_whole = isinstance(error, WrongValue) and error.says_expected
-            faults.append(Fault(key, str(error) if is_whole else f"expected {spec.metadata['expected']}{reason}", shown))
+            wrong = f"expected {spec.metadata['expected']}"
+            if isinstance(error, WrongValue):
+                wrong = str(error) if error.says_expected else f"{wrong}; {error}"
+                if error.faults:
+                    faults += (fault._replace(key=key + fault.key) for fault in error.faults)
+                    continue
+            faults.append(Fault(key, wrong, "(hidden)" if spec.metadata["secret"] else show(raw)))
     faulty = {fault.key.partition("[")[0] for fault in faults}
     for name, spec in specs.items():
         is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
@@ -258,14 +259,6 @@ def read_words(raw: Any) -> tuple[str, ...]:
     """Read a list of texts, or one text with commas. Drops blank ones."""
     parts = raw.split(",") if isinstance(raw, str) else list(raw)
     return tuple(part.strip() for part in parts if part.strip())
-
-
-class _WrongTables(ValueError):
-    """The faults inside the tables of an option."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__(faults)
-        self.faults = faults
 
 
 def _host_and_port(raw: Any) -> tuple[str, int]:

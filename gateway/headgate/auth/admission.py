@@ -48,7 +48,7 @@ class Admission(Generic[C]):
 
     def __init__(self, per_user: int, per_address: int, expiry: Expiry[C], now_s: Callable[[], float] = monotonic) -> None:
         self.users = ClientCounts(per_user, now_s)
-        self.addresses = ClientCounts(per_address, now_s, name="clients_per_address", quiet=QUIET_CLIENTS)
+        self.addresses = ClientCounts(per_address, now_s, kind="addresses", name="clients_per_address", quiet=QUIET_CLIENTS)
         self.expiry = expiry
         self._of_user: dict[str, set[C]] = {}
         self._of_token: dict[str, set[C]] = {}

@@ -1,7 +1,8 @@
 """Limits the clients of a user or an address over all processes, which exchange counts now and then. No I/O.
 
 In: the counts of this process, from admission.py, and those of the others, from each exchange. Out: whether another client may
-join, without waiting, and the contents of the next exchange.
+join, without waiting, and the contents of the next exchange. The exchange is a turn of the shared table (redis/shared_table.py),
+soon after a join.
 
 Rule. After an exchange that reports `total` clients of a user over `processes`, this process may admit
 `(max - total) // processes` more before the next one, and at least one while there is room. For a user without an exchange, and
@@ -42,10 +43,6 @@ class CountsPending(LimitReached):
         super().__init__(name, limit, ASK_RETRY_S)
 
 
-# One exchange has the counts of this process that changed or matter, and the users to ask about.
-Question = tuple[dict[str, int], list[str]]
-
-
 class _Answer(NamedTuple):
     at_s: float
     may_have: int
@@ -57,13 +54,20 @@ class ClientCounts:
 
     Args:
         max_clients: maximum per user; 0 means no limit and no exchange.
+        kind: the name of this use of the shared table.
         quiet: counts below this are not exchanged.
     """
 
     def __init__(
-        self, max_clients: int, now_s: Callable[[], float] = monotonic, *, name: str = "clients_per_user", quiet: int = 0
+        self,
+        max_clients: int,
+        now_s: Callable[[], float] = monotonic,
+        *,
+        kind: str = "clients",
+        name: str = "clients_per_user",
+        quiet: int = 0,
     ) -> None:
-        self.max_clients = max_clients
+        self.max_clients, self.kind = max_clients, kind
         self._name, self._most_quiet = name, quiet
         self._shared: set[str] = set()  # with `quiet`, users with a last sent count above it
         self.wanted: Callable[[], None] = lambda: None
@@ -72,6 +76,7 @@ class ClientCounts:
         self._now_s = now_s
         self._changed: dict[str, int] = {}
         self._asked: dict[str, int] = {}
+        self._asking: dict[str, int] = {}  # the users asked about in the exchange under way, with their counts here
         self._answers: dict[str, _Answer] = {}
         self._received_s = self._swept_s = self._settled_s = -math.inf
 
@@ -116,24 +121,25 @@ class ClientCounts:
             if user in self._asked:
                 self._asked[user] = shown
 
-    def all_sent(self) -> dict[str, int]:
-        """Return the counts to send again after Redis has lost them."""
-        counted = {user: own for user, own in self.own.items() if own >= self._quiet()} if self.max_clients else {}
-        if self._most_quiet:
-            self._shared = set(counted)
-        return counted
-
-    def next_question(self) -> Question:
-        """Return the next exchange. If it fails, the following one must send every count."""
-        asked = dict(list(self._asked.items())[:MAX_ASKED])
-        sent = {**self._changed, **asked}
+    def fields(self, *, whole_row: bool) -> dict[str, int | None]:
+        """Begin an exchange; return the counts here that changed or matter, or all."""
+        self._asking = dict(list(self._asked.items())[:MAX_ASKED])
+        shown = {**self._changed, **self._asking}
         self._changed.clear()
-        for user in asked:
+        for user in self._asking:
             del self._asked[user]
-        return sent, list(asked)
+        if whole_row:
+            shown = {user: own for user, own in self.own.items() if own >= self._quiet()} if self.max_clients else {}
+            if self._most_quiet:
+                self._shared = set(shown)
+        return {user: own or None for user, own in shown.items()}
 
-    def received(self, question: Question, processes: int, others: Mapping[str, int], *, lost: bool = False) -> None:
-        """Apply the result of an exchange, with the number of processes and the other processes' counts of the asked users.
+    def wanted_fields(self) -> list[str]:
+        """Return the users to ask about."""
+        return list(self._asking)
+
+    def receive(self, others: Mapping[str, Mapping[str, bytes | None]], *, lost: bool) -> None:
+        """Apply the result of an exchange, with the counts of each other process.
 
         With `lost`, Redis had lost the counts of this process, so those of the others may be incomplete.
         """
@@ -141,18 +147,17 @@ class ClientCounts:
         if lost:
             self._settled_s = now_s + SETTLE_S
             self._answers.clear()
-        self.processes = max(1, processes, self.processes if now_s < self._settled_s else 0)
+        self.processes = max(len(others) + 1, self.processes if now_s < self._settled_s else 0)
         if now_s - self._swept_s > FRESH_S:
             self._swept_s = now_s
             self._answers = {
                 user: answer for user, answer in self._answers.items() if now_s - answer.at_s <= FRESH_S or user in self.own
             }
+        asking, self._asking = self._asking, {}
         if now_s < self._settled_s:
             return
-        sent, asked = question
-        for user in asked:
-            own = sent[user]
-            room = self.max_clients - own - others.get(user, 0)
+        for user, own in asking.items():
+            room = self.max_clients - own - sum(_count(fields.get(user)) for fields in others.values())
             more = max(1, room // self.processes) if room > 0 else 0
             self._answers[user] = _Answer(now_s, own + more, room <= 0)
         if self._asked:
@@ -172,3 +177,8 @@ class ClientCounts:
             return True
         self._shared.discard(user)
         return was_shared
+
+
+def _count(value: bytes | None) -> int:
+    """Return a count of another process, or 0 for an invalid one."""
+    return int(value) if value is not None and len(value) <= 9 and value.isdigit() else 0

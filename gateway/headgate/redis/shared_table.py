@@ -96,6 +96,7 @@ class SharedTable:
         self.on_lost: Callable[[], object] = lambda: None
         self.tried = Signal()
         self.fault = ""
+        self._turned = Signal()  # set after the next turn that succeeds
         self._is_unreachable = False  # in the last turn
         self._uses: list[Use] = []
         self._hurried: list[Use] = []
@@ -138,6 +139,10 @@ class SharedTable:
         self._full_turn_at_s = 0.0
         self._task.hurry()
 
+    def next_turn(self, within_s: float) -> bool:
+        """Wait for the end of a turn that succeeds, at most this long; return whether there was one."""
+        return self._task.begun and self._turned.wait(within_s)
+
     def retire(self) -> bool:
         """Stop serving. Return whether certainly no other process serves any of these namespaces. Waits for Redis.
 
@@ -172,6 +177,8 @@ class SharedTable:
                 raise
             else:
                 self.fault, self._is_unreachable = "", False
+                turned, self._turned = self._turned, Signal()
+                turned.set()
             finally:
                 self.tried.set()
 

@@ -25,16 +25,22 @@ class World:
             self.look(number)  # twice: each knows of all
 
     def look(self, number: int) -> None:
-        question = self.places[number].next_question()
+        places = self.places[number]
+        known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
+        fields = places.fields(whole_row=not known)
         if not self.store_is_up or number in self.dead:
             return
-        known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
         lost, self.known[number] = self.known[number] and not known, True
-        before = self.told[number][1] if known else self.places[number].all_sent()
-        self.told[number] = (self.now_s, {**before, **question[0]})
-        live = {each: counts for each, (at_s, counts) in self.told.items() if self.now_s - at_s < LEASE_S}
-        others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question[1]}
-        self.places[number].received(question, len(live), others, lost=lost)
+        before = self.told[number][1] if known else {}
+        counts = {**before, **fields}
+        self.told[number] = (self.now_s, {user: own for user, own in counts.items() if own is not None})
+        wanted = places.wanted_fields()
+        others = {
+            str(each): {user: b"%d" % theirs[user] if user in theirs else None for user in wanted}
+            for each, (at_s, theirs) in self.told.items()
+            if each != number and self.now_s - at_s < LEASE_S
+        }
+        places.receive(others, lost=lost)
 
     def join(self, number: int, user: str = "ana") -> LimitReached | None:
         try:
@@ -59,11 +65,16 @@ class World:
         return max(1, self.most // len(self.places))
 
 
+def asked(places: ClientCounts) -> tuple[dict[str, int | None], list[str]]:
+    """Begin an exchange; return its counts, and the users to ask about."""
+    return places.fields(whole_row=False), places.wanted_fields()
+
+
 def test_one_process_holds_the_limit_exactly_and_asks_nothing() -> None:
     """As it always did."""
     world = World(1, 5)
     assert [world.join(0) is None for _ in range(7)] == [True] * 5 + [False] * 2
-    assert world.places[0].next_question()[1] == []
+    assert asked(world.places[0])[1] == []
     world.leave(0)
     assert world.join(0) is None
 
@@ -212,18 +223,18 @@ def test_few_clients_of_an_address_are_neither_told_nor_asked_about() -> None:
     world = World(2, 100, quiet=16)
     for _ in range(15):
         assert world.join(0) is None
-        assert world.places[0].next_question() == ({}, [])
+        assert asked(world.places[0]) == ({}, [])
     assert world.join(0) is None
-    assert world.places[0].next_question() == ({"ana": 16}, [])
+    assert asked(world.places[0]) == ({"ana": 16}, [])
     assert world.join(0) is None
-    assert world.places[0].next_question() == ({"ana": 17}, ["ana"])
+    assert asked(world.places[0]) == ({"ana": 17}, ["ana"])
     world.leave(0)
     world.leave(0)
-    assert world.places[0].next_question() == ({"ana": 0}, [])
+    assert asked(world.places[0]) == ({"ana": None}, [])
     world.leave(0)
-    assert world.places[0].next_question() == ({}, [])
+    assert asked(world.places[0]) == ({}, [])
     world.places[0].changed("ben", 16)
-    assert world.places[0].all_sent() == {"ben": 16}
+    assert world.places[0].fields(whole_row=True) == {"ben": 16}
 
 
 def test_without_a_limit_nothing_is_told_or_asked() -> None:
@@ -232,4 +243,4 @@ def test_without_a_limit_nothing_is_told_or_asked() -> None:
     places.processes = 3
     places.changed("ana", 10**6)
     places.check("ana")
-    assert (places.next_question(), places.all_sent()) == (({}, []), {})
+    assert (asked(places), places.fields(whole_row=True)) == (({}, []), {})

@@ -38,7 +38,6 @@ from headgate.settings.settings import Settings
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.socketio_face import SocketIOFace
 
-from .client_counts_watch import ClientCountsWatch
 from .logins import Logins
 from .origin import Hosts
 from .regranting import CHECK_EVERY_S, Regranting
@@ -70,7 +69,8 @@ class Access:
         self.expiry: Expiry[Client] = Expiry(partial(evictions.refused, why=Unauthorized(UnauthorizedReason.EXPIRED)))
         limits = settings.max_clients_per_user, settings.max_clients_per_address
         self.admission: Admission[Client] = Admission(*limits, self.expiry)
-        self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)
+        for counts in (self.admission.users, self.admission.addresses):
+            counts.wanted = cluster.table.add(counts)
         self.refusals = Refusals(settings.max_refusals)
         # No client is admitted before it has read the revocations, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, _read_once, also=cluster.questions)

@@ -20,7 +20,7 @@ from headgate.errors import AuthorizeFailed, BusUnavailable, Forbidden, Headgate
 from headgate.events.wire.packets import STATUS, WELCOME
 from headgate.events.wire.requests import Position, Subscription, check_text, read_resume
 from headgate.node.access.access import Access
-from headgate.node.cluster.pauses import Pauses
+from headgate.node.cluster.cluster import Cluster
 from headgate.node.connection import connection_of, notify
 from headgate.node.namespace import Namespace
 from headgate.redis.log import RECONNECT_S
@@ -43,6 +43,7 @@ HEARTBEAT_S = 10
 CHECK_KEY_S = 1.0  # between two checks of a stream's key; ApiKeys cache each key as long
 # A read of the other processes' counts may have begun before this client came. The next one includes it.
 MAX_COUNT_TURNS = 4
+TURN_WAIT_S = 1.0  # for each of them
 # Patterns that a CONNECT may hold. Each has a separate result, so a client with more than its limit is not turned away.
 MAX_ASKED = 1024
 KEPT_OF_ENVIRON = (
@@ -71,12 +72,11 @@ class Joining:
         evictions: Evictions,
         drain: Drain,
         shedding: Shedding,
-        pauses: Pauses,
+        cluster: Cluster,
     ) -> None:
         self._sockets, self._evictions, self._pending = sockets, evictions, evictions.pending
         self._logins, self._admission, self._refusals = access.logins, access.admission, access.refusals
-        self._next_turn = access.client_counts_watch.next_turn
-        self._drain, self._shedding, self._pauses = drain, shedding, pauses
+        self._drain, self._shedding, self._pauses, self._table = drain, shedding, cluster.pauses, cluster.table
         self.streams = 0
         self.apply(settings)
 
@@ -239,7 +239,7 @@ class Joining:
             try:
                 self._admission.check(user, address)
             except CountsPending:
-                if not self._next_turn():
+                if not self._table.next_turn(TURN_WAIT_S):
                     raise
             else:
                 return

@@ -45,7 +45,7 @@ class Population:
         self._rebalancing = Rebalancing(cluster.table, namespaces, self.connections, settings.rebalance_per_s)
         self.clients = ClientList(settings, namespaces, sockets, access, evictions, cluster.table)
         cluster.answers.add(self.clients.kinds())
-        self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster.pauses)
+        self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster)
         sockets.hooks = self.joining
 
     def spare(self, asking: Callable[[], Collection[object]]) -> None:

@@ -1,8 +1,7 @@
-"""The watch on places, step by step on a small Redis in this process: reported, asked, lost, unreachable and given back."""
+"""The counts of clients in the shared table, on a small Redis in this process: reported, asked, lost and given back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,12 +10,12 @@ from headgate.auth.admission import Admission
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Identity
 from headgate.errors import LimitReached
-from headgate.node.access import client_counts_watch
-from headgate.node.access.client_counts_watch import ClientCountsWatch
 from headgate.redis.keys import LOADS, table_key
 from headgate.redis.loads import LEASE_S
 from headgate.redis.shared_table import SharedTable
 from tests.support.small_redis import SmallRedis
+
+KINDS = ("clients", "addresses")
 
 
 def new_table(server: SmallRedis) -> SharedTable:
@@ -32,14 +31,15 @@ class Client:
 
 
 class Process:
-    """A gateway process as far as client counts go: its clients, and its watch."""
+    """A gateway process as far as client counts go: its clients, and its table."""
 
     def __init__(self, server: SmallRedis, most: int = 4, per_address: int = 0) -> None:
         self.admission: Admission[Client] = Admission(
             most, per_address, Expiry(lambda clients: None), lambda: float(server.now_s)
         )
         self.table = new_table(server)
-        self.watch = ClientCountsWatch(self.table, cast(Any, self.admission))
+        for counts in (self.admission.users, self.admission.addresses):
+            counts.wanted = self.table.add(counts)
 
     def join(self, user: str = "ana", address: str | None = None) -> str:
         """Let a client in, and return "in"; without room, return the limit."""
@@ -76,7 +76,7 @@ def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -
 
 
 def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
-    """Over the same look. A user is no address, whatever its name."""
+    """A user is no address, whatever its name."""
     processes = [Process(server, 4, 8) for _ in range(2)]
 
     def look() -> None:
@@ -84,10 +84,9 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
             process.table.turn()
 
     look()
-    strange = f"{client_counts_watch.ADDRESS}192.0.2.7"
     joined: list[str] = []
     for number in range(12):
-        joined.append(processes[number % 2].join(strange if number < 3 else f"user {number}", "192.0.2.7"))
+        joined.append(processes[number % 2].join("192.0.2.7" if number < 3 else f"user {number}", "192.0.2.7"))
         look()
     assert joined[:8] == ["in"] * 8
     assert joined[9:] == ["clients_per_address"] * 3
@@ -95,11 +94,9 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     look()
     look()
     assert processes[0].join("another", "192.0.2.7") == "clients_per_address"
-    assert {name for each in processes for name in server._hashes[table_key("clients", each.table.id)]} == {
-        f"{client_counts_watch.ADDRESS}192.0.2.7",
-        f"{client_counts_watch.ADDRESS}{strange}",
-        *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
-    }
+    shown = {kind: {name for each in processes for name in server._hashes[table_key(kind, each.table.id)]} for kind in KINDS}
+    users = {f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"}
+    assert shown == {"clients": {"192.0.2.7", *users}, "addresses": {"192.0.2.7"}}
     for process in processes:
         process.table.close()
 
@@ -128,10 +125,10 @@ def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, p
 def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> None:
     """At its start, and after a join; nothing is left of it in Redis at its end."""
     process = Process(server)
-    assert not process.watch.next_turn()
+    assert not process.table.next_turn(1.0)
     process.table.start()
     process.table.start()
-    assert process.watch.next_turn()
+    assert process.table.next_turn(1.0)
     assert LOADS in server.present()
     assert process.join() == "in"
     process.table.close()
@@ -143,7 +140,7 @@ def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedi
     """One line says that Redis is unreachable."""
     process = Process(server)
     process.table.start()
-    assert process.watch.next_turn()
+    assert process.table.next_turn(1.0)
     server.up = False
     with capture_logs() as entries:
         process.table.close()

@@ -214,24 +214,29 @@ def test_a_key_of_elsewhere_comes_and_goes_in_the_open_view(console: ConsolePage
 
 
 def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser: Browser, site: GatewayProcess) -> None:
-    """Redis is unreachable. The view shows neither `no client is connected` nor `there are no keys`. Later the rows are back."""
+    """Redis is unreachable. The view shows neither `no client is connected` nor `there are no keys`. Later it has an answer."""
     refusal = {"code": "bus_unavailable", "detail": "the bus is unavailable: it does not answer", "retry": True}
     with browser.new_context() as context:
         console = ConsolePage(context.new_page(), site.url)
         console.sign_in()
         console.wait_until_live()
-        for part in ("clients", "keys", "topics"):
+        for part in ("clients", "keys", "topics", "consumers", "presence"):
             context.route(re.compile(f"/console/api/{part}"), lambda route: route.fulfill(status=503, json=refusal))
         for path, title, what in (
+            ("consumers", "Consumers", "consumers"),
             ("keys", "API keys", "keys"),
             ("topics", "Topics by traffic", "topics"),
             ("clients", "Clients", "clients"),
+            ("presence", "Members", "members"),
         ):
             console.go(path)
+            if path == "presence":
+                console.page.get_by_label("Topic", exact=True).fill("rooms.1")
+                console.page.keyboard.press("Enter")
             expect(console.panel(title).locator(".none")).to_have_text(f"The {what} could not be asked for.")
             expect(console.page.locator(".outcome.fault")).to_have_text(re.compile("bus is unavailable", re.IGNORECASE))
         context.unroute_all()
-        expect(console.panel("Clients").get_by_role("row").nth(1)).to_be_visible()
+        expect(console.panel("Members")).to_contain_text("Nobody is in rooms.1.")
         expect(console.page.locator(".outcome.fault")).to_have_count(0)
         assert [fault for fault in console.faults if "status of 503" not in fault] == []
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bytes, clock, count, counted, duration, milliseconds, percent, short } from "../../console/src/format.js";
 import { History, MOST, pointOf } from "../../console/src/history.js";
+import { poll } from "../../console/src/poll.js";
 import { MOST as MOST_ENTRIES, TailBuffer } from "../../console/src/tail-buffer.js";
 import { grouped, MOST as MOST_TOPICS, TopTopics } from "../../console/src/top-topics.js";
 import { troubles } from "../../console/src/trouble.js";
@@ -63,6 +64,35 @@ test("each thing that is wrong has words of its own, and what to do", () => {
 test("the worst comes first", () => {
   const frame = frameOf({ now: { ...NOW, fullest: 0.9 }, processes: [processOf({ silent_s: 5 })] });
   assert.deepEqual(texts(frame).map((text) => text.split(":")[0]), ["bad", "warning"]);
+});
+
+test("a view shows the answer to what was asked last, and asks again while its page is visible and none is awaited", async (test) => {
+  test.mock.timers.enable({ apis: ["setInterval"] });
+  const [turn, reads, shown] = [() => new Promise(setImmediate), /** @type {any[]} */ ([]), /** @type {any[]} */ ([])];
+  const page = { hidden: false };
+  Object.assign(globalThis, { document: page });
+  const read = () => new Promise((resolve, reject) => reads.push({ resolve, reject }));
+  const { ask, close } = poll(1000, read, (answer) => shown.push(answer), (error) => shown.push(error));
+  test.mock.timers.tick(5000);
+  assert.equal(reads.length, 1, "one at a time");
+  ask();
+  reads[1].resolve("second");
+  await turn();
+  reads[0].reject("first");
+  page.hidden = true;
+  test.mock.timers.tick(5000);
+  assert.deepEqual([reads.length, shown], [2, ["second"]]);
+  page.hidden = false;
+  test.mock.timers.tick(1000);
+  reads[2].reject("a fault");
+  await turn();
+  test.mock.timers.tick(1000);
+  close();
+  reads[3].resolve("of a closed view");
+  await turn();
+  test.mock.timers.tick(5000);
+  assert.deepEqual([reads.length, shown], [4, ["second", "a fault"]]);
+  Reflect.deleteProperty(globalThis, "document");
 });
 
 test("the history is bounded, and a pause in it is a hole", () => {

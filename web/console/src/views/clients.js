@@ -5,6 +5,7 @@ import { field, Outcome, select } from "../fields.js";
 import { bytes, clock, count, counted, duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
+import { poll } from "../poll.js";
 
 const ASK_MS = 3000;
 
@@ -30,27 +31,24 @@ export function clients() {
   let after = null;
   /** @type {string | null} */
   let next = null;
-  let asking = false;
 
-  async function ask() {
-    if (asking || document.hidden) return;
-    asking = true;
-    try {
-      const told = await read("api/clients", { namespace: namespace.value, user: user.value.trim(), sort: sort.value, after });
-      const silent = told.silent.length ? `; no answer from ${told.silent.join(", ")}` : "";
-      counter.textContent = `${counted(told.total, "client")}${silent}`;
-      next = told.after;
+  const polling = poll(
+    ASK_MS,
+    () => read("api/clients", { namespace: namespace.value, user: user.value.trim(), sort: sort.value, after }),
+    (answer) => {
+      const silent = answer.silent.length ? `; no answer from ${answer.silent.join(", ")}` : "";
+      counter.textContent = `${counted(answer.total, "client")}${silent}`;
+      next = answer.after;
       listed.well();
       more.hidden = next === null;
       first.hidden = after === null;
-      grid.show(told.clients.map((/** @type {any} */ each) => row(each)), user.value.trim() ? "No client of this user is connected." : undefined);
-    } catch (error) {
+      grid.show(answer.clients.map((/** @type {any} */ each) => row(each)), user.value.trim() ? "No client of this user is connected." : undefined);
+    },
+    (error) => {
       grid.unknown("The clients");
       listed.fault(error);
-    } finally {
-      asking = false;
-    }
-  }
+    },
+  );
 
   /** @param {any} each @returns {import("../grid.js").Row} */
   function row(each) {
@@ -116,24 +114,19 @@ export function clients() {
       const { disconnected, silent } = await act("disconnect", which);
       detail.replaceChildren();
       outcome.say(`${counted(disconnected, "client")} disconnected${silent.length ? `; no answer from ${silent.join(", ")}` : ""}.`);
-      await ask();
+      await polling.ask();
     } catch (error) {
       outcome.fault(error);
     }
   }
 
-  function anew() {
-    after = null;
-    ask();
+  /** Show a page. @param {string | null} from */
+  function turn(from) {
+    after = from;
+    polling.ask();
   }
-  for (const each of [namespace, sort]) each.addEventListener("change", anew);
-  user.addEventListener("change", anew);
-  more.addEventListener("click", () => {
-    after = next;
-    ask();
-  });
-  first.addEventListener("click", anew);
-  ask();
-  const timer = setInterval(ask, ASK_MS);
-  return { root, close: () => clearInterval(timer) };
+  for (const each of [namespace, sort, user]) each.addEventListener("change", () => turn(null));
+  more.addEventListener("click", () => turn(next));
+  first.addEventListener("click", () => turn(null));
+  return { root, close: polling.close };
 }

@@ -4,6 +4,7 @@ import { Outcome } from "../fields.js";
 import { count, counted, duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
+import { poll } from "../poll.js";
 import { tree } from "../tree.js";
 
 const ASK_MS = 3000;
@@ -16,20 +17,24 @@ export function consumers() {
     "There are no consumers. The command headgate consume starts those of headgate.toml: mail, webhooks, monitoring, your own.",
   );
   const letters = element("div");
+  const listed = new Outcome();
   const outcome = new Outcome();
-  const root = element("div", { className: "stack" }, grid.root, element("div", { className: "stack" }, outcome.root, letters));
+  const root = element("div", { className: "stack" }, grid.root, listed.root, element("div", { className: "stack" }, outcome.root, letters));
   /** @type {{ name: string, namespace: string } | null} */
   let chosen = null;
 
-  async function ask() {
-    if (document.hidden) return;
-    try {
-      const told = await read("api/consumers");
-      grid.show(told.consumers.map((/** @type {any} */ each) => row(each, open)));
-    } catch (error) {
-      grid.show([], `The consumers could not be asked for: ${/** @type {Error} */ (error).message}`);
-    }
-  }
+  const polling = poll(
+    ASK_MS,
+    () => read("api/consumers"),
+    (answer) => {
+      listed.well();
+      grid.show(answer.consumers.map((/** @type {any} */ each) => row(each, open)));
+    },
+    (error) => {
+      grid.unknown("The consumers");
+      listed.fault(error);
+    },
+  );
 
   /** @param {{ name: string, namespace: string }} consumer */
   async function open(consumer) {
@@ -76,15 +81,13 @@ export function consumers() {
       const { changed } = await act(`letters/${path}`, { consumer: consumer.name, namespace: consumer.namespace, ids });
       if (chosen === consumer) await open(consumer);
       outcome.say(path === "retry" ? `${counted(changed, "task")} to be tried again.` : `${counted(changed, "letter")} discarded.`);
-      await ask();
+      await polling.ask();
     } catch (error) {
       outcome.fault(error);
     }
   }
 
-  ask();
-  const timer = setInterval(ask, ASK_MS);
-  return { root, close: () => clearInterval(timer) };
+  return { root, close: polling.close };
 }
 
 /** @param {any} each @param {(consumer: { name: string, namespace: string }) => void} open @returns {import("../grid.js").Row} */

@@ -8,6 +8,7 @@ import { field, namespaceSelect, Outcome, onSend, select } from "../fields.js";
 import { duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
+import { poll } from "../poll.js";
 
 const ASK_MS = 3000;
 const DAY_S = 86_400;
@@ -21,22 +22,18 @@ export function keys() {
   const outcome = new Outcome();
   const secret = element("div");
   const root = element("div", { className: "stack" }, grid.root, listed.root, outcome.root, secret, ...(page.mayAct && page.byKey ? [form()] : []));
-  let latest = 0;
-
-  async function ask() {
-    const nth = ++latest;
-    try {
-      const told = await read("api/keys");
-      // The answer to a later request, without a key that has just been revoked, may have come already.
-      if (nth !== latest) return;
+  const polling = poll(
+    ASK_MS,
+    () => read("api/keys"),
+    (answer) => {
       listed.well();
-      grid.show(told.keys.map((/** @type {any} */ each) => row(each, revoke)));
-    } catch (error) {
-      if (nth !== latest) return;
+      grid.show(answer.keys.map((/** @type {any} */ each) => row(each, revoke)));
+    },
+    (error) => {
       grid.unknown("The keys");
       listed.fault(error);
-    }
-  }
+    },
+  );
 
   /** @param {any} key */
   async function revoke(key) {
@@ -44,7 +41,7 @@ export function keys() {
     try {
       await act("keys/revoke", { key: key.id });
       outcome.say(`The key ${key.name} is revoked.`);
-      await ask();
+      await polling.ask();
     } catch (error) {
       outcome.fault(error);
     }
@@ -71,7 +68,7 @@ export function keys() {
         secret.replaceChildren(shown(wanted.name, told.secret));
         secret.querySelector("h2")?.focus();
         body.reset();
-        await ask();
+        await polling.ask();
       } catch (error) {
         made.fault(error);
       }
@@ -79,9 +76,7 @@ export function keys() {
     return element("section", { className: "panel", aria: { labelledby: "make-title" } }, element("div", { className: "panel-head" }, element("h2", { id: "make-title", text: "Make a key" })), body);
   }
 
-  ask();
-  const timer = setInterval(() => document.hidden || ask(), ASK_MS);
-  return { root, close: () => clearInterval(timer) };
+  return { root, close: polling.close };
 }
 
 /** The secret of a new key, which is shown only once. @param {string} name @param {string} text */

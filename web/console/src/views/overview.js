@@ -4,6 +4,7 @@ import { bytes, count, counted, duration, milliseconds, percent, short } from ".
 import { Graph } from "../graph.js";
 import { Grid } from "../grid.js";
 import { page, read } from "../page.js";
+import { poll } from "../poll.js";
 import { troubles } from "../trouble.js";
 
 /** Time between two requests about Redis and the consumers. */
@@ -54,21 +55,22 @@ export function overview({ line, history }) {
     namespaces.show(frame.namespaces.map(namespaceRow));
   });
 
-  async function ask() {
-    if (document.hidden) return;
-    const [told, found] = await Promise.allSettled([read("api/redis"), read("api/consumers")]);
-    servers = told.status === "fulfilled" ? told.value.servers : null;
-    consumers = found.status === "fulfilled" ? found.value.consumers : null;
-    elsewhere = told.status === "fulfilled" ? told.value.elsewhere : [];
-    redis.show(servers, told.status === "rejected" ? told.reason.message : "");
-  }
-  ask();
-  const timer = setInterval(ask, ASK_MS);
+  const polling = poll(
+    ASK_MS,
+    () => Promise.allSettled([read("api/redis"), read("api/consumers")]),
+    ([told, found]) => {
+      servers = told.status === "fulfilled" ? told.value.servers : null;
+      consumers = found.status === "fulfilled" ? found.value.consumers : null;
+      elsewhere = told.status === "fulfilled" ? told.value.elsewhere : [];
+      redis.show(servers, told.status === "rejected" ? told.reason.message : "");
+    },
+    console.error,
+  );
 
   return {
     root,
     close() {
-      clearInterval(timer);
+      polling.close();
       unwatch();
       gate.off("status:change", draw);
       for (const graph of graphs) graph.close();

@@ -4,6 +4,7 @@ import { field, namespaceSelect, Outcome, onSend } from "../fields.js";
 import { count, counted, duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { page, read } from "../page.js";
+import { poll } from "../poll.js";
 
 const ASK_MS = 3000;
 
@@ -18,29 +19,27 @@ export function presence() {
     outcome.root,
   );
   const members = new Grid("Members", [{ label: "User" }, { label: "Connections", number: true }, { label: "There for", number: true }, { label: "What the page says of them", wide: true }], "Name a topic. Pages enter one with headgate/presence.");
-  let asked = "";
+  /** @type {ReturnType<typeof poll> | undefined} */
+  let polling;
 
-  async function ask() {
-    if (!asked || document.hidden) return;
-    try {
-      const told = await read("api/presence", { topic: asked, namespace: namespace.value });
-      outcome.say(`${counted(told.count, "user is", "users are")} in ${told.topic}${told.count > told.members.length ? `; the first ${count(told.members.length)} by name are shown` : ""}.`);
-      const rows = told.members.map((/** @type {any} */ { user, connections, since, meta }) => ({
-        key: user,
-        cells: [user, count(connections), duration(Math.max(0, (Date.now() - since) / 1000)), meta === null || meta === undefined ? "" : JSON.stringify(meta)],
-      }));
-      members.show(rows, `Nobody is in ${told.topic}.`);
-    } catch (error) {
-      members.show([]);
-      outcome.fault(error);
-      asked = "";
-    }
+  /** @param {any} answer */
+  function show(answer) {
+    outcome.say(`${counted(answer.count, "user is", "users are")} in ${answer.topic}${answer.count > answer.members.length ? `; the first ${count(answer.members.length)} by name are shown` : ""}.`);
+    const rows = answer.members.map((/** @type {any} */ { user, connections, since, meta }) => ({
+      key: user,
+      cells: [user, count(connections), duration(Math.max(0, (Date.now() - since) / 1000)), meta === null || meta === undefined ? "" : JSON.stringify(meta)],
+    }));
+    members.show(rows, `Nobody is in ${answer.topic}.`);
   }
 
-  onSend(form, () => {
-    asked = topic.value.trim();
-    return ask();
+  onSend(form, async () => {
+    polling?.close();
+    const asked = { topic: topic.value.trim(), namespace: namespace.value };
+    members.show([], "");
+    polling = poll(ASK_MS, () => read("api/presence", asked), show, (error) => {
+      members.unknown("The members");
+      outcome.fault(error);
+    });
   });
-  const timer = setInterval(ask, ASK_MS);
-  return { root: element("div", { className: "stack" }, element("section", { className: "box", aria: { label: "Choose a topic" } }, form), members.root), close: () => clearInterval(timer) };
+  return { root: element("div", { className: "stack" }, element("section", { className: "box", aria: { label: "Choose a topic" } }, form), members.root), close: () => polling?.close() };
 }

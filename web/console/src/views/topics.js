@@ -9,6 +9,7 @@ import { field, namespaceSelect, Outcome, select } from "../fields.js";
 import { bytes, count, duration, milliseconds, percent, short } from "../format.js";
 import { Grid } from "../grid.js";
 import { page, read } from "../page.js";
+import { poll } from "../poll.js";
 import { grouped, TopTopics } from "../top-topics.js";
 
 const ASK_MS = 2000;
@@ -33,7 +34,6 @@ export function topics({ line }) {
   let beganMs = performance.now();
   /** The newest counted offset; null before the first read. @type {number | null} */
   let newest = null;
-  let asking = false;
 
   const unwatch = line.watch((frame) => logs.show(frame.namespaces.map(logRow)));
 
@@ -43,16 +43,13 @@ export function topics({ line }) {
     beganMs = performance.now();
     newest = null;
     draw();
-    ask();
+    polling.ask();
   }
 
-  async function ask() {
-    if (asking || document.hidden) return;
-    asking = true;
-    const asked = namespace.value;
-    try {
-      const { events } = await read("api/topics", { namespace: asked, after: newest === null ? "" : String(newest) });
-      if (asked !== namespace.value) return;
+  const polling = poll(
+    ASK_MS,
+    () => read("api/topics", { namespace: namespace.value, after: newest === null ? "" : String(newest) }),
+    ({ events }) => {
       outcome.say("");
       if (newest !== null && events.length) {
         const weight = Math.max(1, (events[0][0] - newest) / events.length);
@@ -63,13 +60,12 @@ export function topics({ line }) {
       }
       newest = events[0]?.[0] ?? newest ?? 0;
       draw();
-    } catch (error) {
+    },
+    (error) => {
       grid.unknown("The topics");
       outcome.fault(error);
-    } finally {
-      asking = false;
-    }
-  }
+    },
+  );
 
   function draw() {
     const table = by.value === "group" ? groups : seen;
@@ -84,12 +80,11 @@ export function topics({ line }) {
 
   namespace.addEventListener("change", begin);
   by.addEventListener("change", draw);
-  begin();
-  const timer = setInterval(ask, ASK_MS);
+  draw();
   return {
     root,
     close() {
-      clearInterval(timer);
+      polling.close();
       unwatch();
     },
   };

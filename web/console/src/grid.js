@@ -1,13 +1,15 @@
 /**
  * A table whose rows change each second. Only cells with a new text are written, so that focus, selection and scroll position stay.
  *
- * In: rows, each with a key. Out: a panel with a heading and the table, or a text that explains why there are no rows.
+ * In: rows, each with a key. Out: a panel with a heading and the table, or a text that explains why there are no rows; beside it, why they could not be read.
  *
  * @typedef {string | { text: string, tone?: "good" | "warning" | "bad" | "quiet" | "info" } | { buttons: { label: string, name: string, press: () => void }[] }} Cell
  * @typedef {{ label: string, number?: boolean, wide?: boolean }} Column
  * @typedef {{ key: string, cells: Cell[] }} Row
  */
 import { element } from "../../design/element.js";
+import { Outcome } from "./fields.js";
+import { poll } from "./poll.js";
 
 /** @type {Record<string, { className: string }>} */
 const STATES = {
@@ -34,6 +36,7 @@ export class Grid {
     const table = element("table", { className: "grid" }, element("thead", {}, element("tr", {}, ...heads)), this.body);
     table.setAttribute("aria-labelledby", id);
     this.scroller = element("div", { className: "scroller", tabIndex: 0, aria: { labelledby: id }, role: "group", hidden: true }, table);
+    this.outcome = new Outcome();
     this.none = element("p", { className: "none", text: none });
     this.head = element("div", { className: "panel-head" }, element("h2", { id, text: title }));
     this.root = element("section", { className: "panel", aria: { labelledby: id } }, this.head, this.scroller, this.none);
@@ -61,9 +64,19 @@ export class Grid {
     }
   }
 
-  /** The rows could not be read. The previous ones stay. An empty table reports the failure. @param {string} what */
-  unknown(what) {
-    if (!this.#rows.size) this.show([], `${what} could not be asked for.`);
+  /**
+   * Read again and again what to show. If that fails, the previous rows stay, and an empty table reports it.
+   * @param {number} everyMs @param {string} what @param {() => Promise<any>} read @param {(answer: any) => void} show
+   */
+  poll(everyMs, what, read, show) {
+    const shown = (/** @type {any} */ answer) => {
+      this.outcome.well();
+      show(answer);
+    };
+    return poll(everyMs, read, shown, (error) => {
+      if (!this.#rows.size) this.show([], `${what} could not be asked for.`);
+      this.outcome.fault(error);
+    });
   }
 
   /** @param {string} key */

@@ -5,7 +5,6 @@ import { field, Outcome, select } from "../fields.js";
 import { bytes, clock, count, counted, duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
-import { poll } from "../poll.js";
 
 const ASK_MS = 3000;
 
@@ -21,34 +20,24 @@ export function clients() {
   const counter = element("span", { className: "note" });
   const more = element("button", { type: "button", className: "button small", text: "Next page", hidden: true });
   const first = element("button", { type: "button", className: "button small", text: "First page", hidden: true });
-  // An answer to the list clears its own fault, and not that of an action.
-  const listed = new Outcome();
   const outcome = new Outcome();
   const detail = element("div");
   grid.head.append(counter, element("div", { className: "row" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("User", user), field("Sort by", sort)));
-  const root = element("div", { className: "stack" }, grid.root, element("div", { className: "row" }, first, more, listed.root, outcome.root), detail);
+  const root = element("div", { className: "stack" }, grid.root, element("div", { className: "row" }, first, more, grid.outcome.root, outcome.root), detail);
   /** @type {string | null} */
   let after = null;
   /** @type {string | null} */
   let next = null;
 
-  const polling = poll(
-    ASK_MS,
-    () => read("api/clients", { namespace: namespace.value, user: user.value.trim(), sort: sort.value, after }),
-    (answer) => {
-      const silent = answer.silent.length ? `; no answer from ${answer.silent.join(", ")}` : "";
-      counter.textContent = `${counted(answer.total, "client")}${silent}`;
-      next = answer.after;
-      listed.well();
-      more.hidden = next === null;
-      first.hidden = after === null;
-      grid.show(answer.clients.map((/** @type {any} */ each) => row(each)), user.value.trim() ? "No client of this user is connected." : undefined);
-    },
-    (error) => {
-      grid.unknown("The clients");
-      listed.fault(error);
-    },
-  );
+  const ask = () => read("api/clients", { namespace: namespace.value, user: user.value.trim(), sort: sort.value, after });
+  const polling = grid.poll(ASK_MS, "The clients", ask, (answer) => {
+    const silent = answer.silent.length ? `; no answer from ${answer.silent.join(", ")}` : "";
+    counter.textContent = `${counted(answer.total, "client")}${silent}`;
+    next = answer.after;
+    more.hidden = next === null;
+    first.hidden = after === null;
+    grid.show(answer.clients.map(row), user.value.trim() ? "No client of this user is connected." : undefined);
+  });
 
   /** @param {any} each @returns {import("../grid.js").Row} */
   function row(each) {

@@ -4,7 +4,6 @@ import { Outcome } from "../fields.js";
 import { count, counted, duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
-import { poll } from "../poll.js";
 import { tree } from "../tree.js";
 
 const ASK_MS = 3000;
@@ -17,24 +16,14 @@ export function consumers() {
     "There are no consumers. The command headgate consume starts those of headgate.toml: mail, webhooks, monitoring, your own.",
   );
   const letters = element("div");
-  const listed = new Outcome();
   const outcome = new Outcome();
-  const root = element("div", { className: "stack" }, grid.root, listed.root, element("div", { className: "stack" }, outcome.root, letters));
+  const root = element("div", { className: "stack" }, grid.root, grid.outcome.root, element("div", { className: "stack" }, outcome.root, letters));
   /** @type {{ name: string, namespace: string } | null} */
   let chosen = null;
 
-  const polling = poll(
-    ASK_MS,
-    () => read("api/consumers"),
-    (answer) => {
-      listed.well();
-      grid.show(answer.consumers.map((/** @type {any} */ each) => row(each, open)));
-    },
-    (error) => {
-      grid.unknown("The consumers");
-      listed.fault(error);
-    },
-  );
+  const polling = grid.poll(ASK_MS, "The consumers", () => read("api/consumers"), (answer) => {
+    grid.show(answer.consumers.map((/** @type {any} */ each) => row(each, open)));
+  });
 
   /** @param {{ name: string, namespace: string }} consumer */
   async function open(consumer) {

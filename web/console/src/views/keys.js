@@ -8,7 +8,6 @@ import { field, namespaceSelect, Outcome, onSend, select } from "../fields.js";
 import { duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
-import { poll } from "../poll.js";
 
 const ASK_MS = 3000;
 const DAY_S = 86_400;
@@ -17,23 +16,12 @@ const ENDS = [[String(30 * DAY_S), "in 30 days"], [String(90 * DAY_S), "in 90 da
 
 export function keys() {
   const grid = new Grid("API keys", [{ label: "Name" }, { label: "Id" }, { label: "May", wide: true }, { label: "Namespaces" }, { label: "Made by" }, { label: "Ends" }, { label: "More" }], "There are no keys. Services that use the HTTP API need one, or a token.");
-  // An answer to the list clears its own fault, and not that of a revocation.
-  const listed = new Outcome();
   const outcome = new Outcome();
   const secret = element("div");
-  const root = element("div", { className: "stack" }, grid.root, listed.root, outcome.root, secret, ...(page.mayAct && page.byKey ? [form()] : []));
-  const polling = poll(
-    ASK_MS,
-    () => read("api/keys"),
-    (answer) => {
-      listed.well();
-      grid.show(answer.keys.map((/** @type {any} */ each) => row(each, revoke)));
-    },
-    (error) => {
-      grid.unknown("The keys");
-      listed.fault(error);
-    },
-  );
+  const root = element("div", { className: "stack" }, grid.root, grid.outcome.root, outcome.root, secret, ...(page.mayAct && page.byKey ? [form()] : []));
+  const polling = grid.poll(ASK_MS, "The keys", () => read("api/keys"), (answer) => {
+    grid.show(answer.keys.map((/** @type {any} */ each) => row(each, revoke)));
+  });
 
   /** @param {any} key */
   async function revoke(key) {

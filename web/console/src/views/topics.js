@@ -5,11 +5,10 @@
  * that were read are taken as a sample.
  */
 import { element } from "../../../design/element.js";
-import { field, namespaceSelect, Outcome, select } from "../fields.js";
+import { field, namespaceSelect, select } from "../fields.js";
 import { bytes, count, duration, milliseconds, percent, short } from "../format.js";
 import { Grid } from "../grid.js";
 import { page, read } from "../page.js";
-import { poll } from "../poll.js";
 import { grouped, TopTopics } from "../top-topics.js";
 
 const ASK_MS = 2000;
@@ -25,9 +24,8 @@ export function topics({ line }) {
   const namespace = namespaceSelect(page.namespaces);
   const by = select([["group", "ids as *"], ["topic", "each topic"]]);
   const grid = new Grid("Topics by traffic", [{ label: "Topic", wide: true }, { label: "Events", number: true }, { label: "Share", number: true }, { label: "Events/s", number: true }, { label: "Bytes each", number: true }], "Counting from now on. A topic appears with its first event.");
-  const outcome = new Outcome();
   grid.head.append(element("div", { className: "row" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Show", by)));
-  const root = element("div", { className: "stack" }, logs.root, grid.root, outcome.root);
+  const root = element("div", { className: "stack" }, logs.root, grid.root, grid.outcome.root);
 
   let seen = new TopTopics();
   let groups = new TopTopics();
@@ -46,26 +44,18 @@ export function topics({ line }) {
     polling.ask();
   }
 
-  const polling = poll(
-    ASK_MS,
-    () => read("api/topics", { namespace: namespace.value, after: newest === null ? "" : String(newest) }),
-    ({ events }) => {
-      outcome.say("");
-      if (newest !== null && events.length) {
-        const weight = Math.max(1, (events[0][0] - newest) / events.length);
-        for (const [, topic, size] of events) {
-          seen.add(topic, size, weight);
-          groups.add(grouped(topic), size, weight);
-        }
+  const ask = () => read("api/topics", { namespace: namespace.value, after: newest === null ? "" : String(newest) });
+  const polling = grid.poll(ASK_MS, "The topics", ask, ({ events }) => {
+    if (newest !== null && events.length) {
+      const weight = Math.max(1, (events[0][0] - newest) / events.length);
+      for (const [, topic, size] of events) {
+        seen.add(topic, size, weight);
+        groups.add(grouped(topic), size, weight);
       }
-      newest = events[0]?.[0] ?? newest ?? 0;
-      draw();
-    },
-    (error) => {
-      grid.unknown("The topics");
-      outcome.fault(error);
-    },
-  );
+    }
+    newest = events[0]?.[0] ?? newest ?? 0;
+    draw();
+  });
 
   function draw() {
     const table = by.value === "group" ? groups : seen;

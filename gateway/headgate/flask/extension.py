@@ -459,7 +459,7 @@ class Headgate:
         """Apply rates over all gateways of this Redis, in a process that serves browsers."""
         if self._gateway is not None:
             for each in rates:
-                self._gateway.cluster.rates.share(each)
+                self._gateway.cluster.share(each)
 
     def routes(self, app: Flask) -> Routes:
         """Return the routes that the HTTP server answers below WSGI, for an application about to be served.

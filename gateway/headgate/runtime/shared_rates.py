@@ -1,7 +1,7 @@
 """Rate limits per caller over several processes, which exchange the spending of each caller. No I/O.
 
-In: the spending of callers here, and at the other processes (node/cluster/rates_watch.py). Out: whether a caller may continue,
-without waiting, and the contents of the next exchange.
+In: the spending of callers here, and at the other processes. Out: whether a caller may continue, without waiting, and the
+contents of the next exchange, which is a turn of the shared table (redis/shared_table.py), soon after the spending.
 
 Rule. Each process has a whole bucket per caller. It subtracts the spending here at once, and that of the others at the next
 exchange, and a bucket may go below zero. So over P processes a caller has `burst` and `per_s`, and between two exchanges at
@@ -43,7 +43,7 @@ class SharedRates(Rates):
         self, label: str, per_s: float, burst: int, now_s: Callable[[], float] = monotonic, *, owes: bool = True
     ) -> None:
         super().__init__(per_s, burst)
-        self.label = label
+        self.label, self.kind = label, f"rates:{label}"
         self.wanted: Callable[[], None] = lambda: None
         self.per_s = per_s
         self._now_s, self._owes = now_s, owes
@@ -76,6 +76,18 @@ class SharedRates(Rates):
         """Return the seconds until there is room for `count`, at most a burst. Counts nothing."""
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else bucket.wait_s(now_s, count)
+
+    def fields(self, *, whole_row: bool) -> dict[str, str | None]:
+        """Return the `changes` as fields `<spent> <missing>` of the shared table."""
+        changes = self.changes(whole_row=whole_row)
+        return {name: None if each is None else "{} {}".format(*each) for name, each in changes.items()}
+
+    def wanted_fields(self) -> None:
+        """Ask for all spending at the others."""
+
+    def receive(self, others: Mapping[str, Mapping[str, bytes | None]], *, lost: bool) -> None:
+        """Apply the fields of the others, as `received`."""
+        self.received(len(others) + 1, {process: _read(fields) for process, fields in others.items()}, lost=lost)
 
     def changes(self, *, whole_row: bool = False) -> dict[str, Spending | None]:
         """Return the changes for the next exchange, with None for a caller to remove.
@@ -150,3 +162,13 @@ class SharedRates(Rates):
         if len(self._spent) > len(self._buckets):  # the bucket was forgotten with its shared spending
             self._spent = {each: spent for each, spent in self._spent.items() if each in self._buckets}
         return bucket
+
+
+def _read(fields: Mapping[str, bytes | None]) -> dict[str, Spending]:
+    spent_by: dict[str, Spending] = {}
+    for name, value in fields.items():
+        if value is not None and len(value) <= 40:
+            spent, _, missing = value.partition(b" ")
+            if spent.isdigit() and missing.isdigit():
+                spent_by[name] = int(spent), int(missing)
+    return spent_by

@@ -77,7 +77,7 @@ def publish(url: str) -> str:
 
 def workers_told_of_publishes(client: Client) -> int:
     """How many workers report the spending of the anonymous caller, which they do until its bucket is full again."""
-    told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", table_key("rates", "*"))]
+    told = [call(client, "HGET", key, "anonymous") for key in call(client, "KEYS", table_key("rates:publish", "*"))]
     return sum(1 for each in told if each and int(each.split()[0]))
 
 
@@ -169,8 +169,8 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     with_rates = open_client(f"unix://{data / 'redis.sock'}", timeout_s=DEADLINE_S)
     assert '"offset"' in publish(url)
     wait_until(lambda: publish(url) and workers_told_of_publishes(with_rates) == 2, "both tell what they let the caller spend")
-    call(with_rates, "HSET", table_key("rates", "test"), "publish:anonymous", "1000000 400")
-    write_row(with_rates, "test", Load(0, 0, "", versions={"rates": 1}))
+    call(with_rates, "HSET", table_key("rates:publish", "test"), "anonymous", "1000000 400")
+    write_row(with_rates, "test", Load(0, 0, "", versions={"rates:publish": 1}))
     wait_until(lambda: all("publish_per_s" in publish(url) for _ in range(8)), "both refuse")
     with_rates.close()
 

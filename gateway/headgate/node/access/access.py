@@ -79,7 +79,7 @@ class Access:
         self._checks = PeriodicTask(self.check_rights, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
         keys = ApiKeys(partial(api_keys.find_within, cluster.redis, DEFAULT_TIMEOUT_S), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
-        cluster.rates.share(self.logins.failed_rates)
+        cluster.share(self.logins.failed_rates)
         self.regranting = Regranting(sockets, namespaces, self.logins, self.admission, evictions, cluster.redis)
 
     def start(self) -> None:

@@ -19,13 +19,13 @@ from headgate.redis.questions import announce
 from headgate.redis.registry import remembered
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.periodic import PeriodicTask
+from headgate.runtime.shared_rates import SharedRates
 from headgate.settings.settings import Settings
 
 from .answers import Answers, announced
 from .log_maintenance import maintenance
 from .pauses import Pauses
 from .process_stats_watch import KIND, ProcessStatsWatch
-from .rates_watch import RatesWatch
 from .statsd_push import StatsdPush
 from .tracer import Tracer
 
@@ -57,7 +57,7 @@ class Cluster:
         )
         self.table = SharedTable(self.periodic_redis, namespaces)
         self.pauses = Pauses(self.periodic_redis)
-        self.rates = RatesWatch(self.table)
+        self._rates: list[SharedRates] = []
         self.process_stats = ProcessStatsWatch(self.table, namespaces, state, lambda: announce(self.periodic_redis, KIND))
         self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
@@ -70,7 +70,7 @@ class Cluster:
             self._others.append(StatsdPush(settings.statsd))
         for name, namespace in namespaces.items():
             namespace.on_log_lost = self.table.renew
-            self.rates.share(namespace.search.reads)
+            self.share(namespace.search.reads)
             remembered(self.redis).resolve(name)  # this gateway serves it, so publishers in this process need not ask
 
     def start(self) -> None:
@@ -78,9 +78,18 @@ class Cluster:
         for each in self._others:
             each.start()
 
+    def share(self, rates: SharedRates) -> None:
+        """Share a rate with all processes. Each has its own label."""
+        self._rates.append(rates)
+        rates.wanted = self.table.add(rates)
+
     def apply(self, settings: Settings) -> None:
-        """Apply other rates."""
-        self.rates.apply(settings)
+        """Apply the settings to all rates."""
+        for rates in self._rates:
+            if rates.label == "publish":
+                rates.apply(settings.publish_per_s, settings.publish_burst)
+            elif rates.label.partition(":")[0] in ("read", "replay"):
+                rates.apply(settings.read_per_s, settings.read_burst)
 
     def close(self) -> None:
         """Remove this process from the table, and close the connections. Idempotent. Waits for Redis."""

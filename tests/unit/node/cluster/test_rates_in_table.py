@@ -1,4 +1,4 @@
-"""The watch on rates, step by step on a small Redis in this process: reported, heard, lost, unreachable and taken out."""
+"""Rates in the shared table, on a small Redis in this process: reported, received, lost and removed."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,6 @@ import pytest
 
 from headgate.auth.admission import FailedLogins
 from headgate.errors import LimitReached
-from headgate.node.cluster.rates_watch import RatesWatch
 from headgate.redis.keys import table_key
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.shared_rates import SharedRates
@@ -14,16 +13,18 @@ from tests.support.small_redis import SmallRedis
 
 
 class Process:
-    """A gateway process as far as rates go: two of them, and its watch."""
+    """A gateway process as far as rates go: two of them, and its table."""
 
     def __init__(self, server: SmallRedis, number: int) -> None:
         self.publishes, self.reads = (SharedRates(label, 1, 10, lambda: float(server.now_s)) for label in ("publish", "read"))
         clock = lambda: float(server.now_s)  # noqa: E731
         self.table = SharedTable(server.client(), ["shop"], lambda: f"process {number}", clock, clock)
-        self.watch = RatesWatch(self.table)
-        self.watch.share(self.publishes)
-        self.watch.share(self.reads)
+        self.share(self.publishes)
+        self.share(self.reads)
         self.table.turn()
+
+    def share(self, rates: SharedRates) -> None:
+        rates.wanted = self.table.add(rates)
 
 
 @pytest.fixture
@@ -52,10 +53,10 @@ def test_what_one_process_lets_a_caller_spend_the_others_take_off(server: SmallR
 
 
 def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """Of an IPv6 address as well, with colons that do not end the label."""
+    """Of an IPv6 address as well."""
     logins = [FailedLogins(0.5, 3, lambda: float(server.now_s)) for _ in pair]
     for process, failed in zip(pair, logins, strict=True):
-        process.watch.share(failed.rates)
+        process.share(failed.rates)
         process.table.turn()
     pair[0].table.turn()
     for _ in range(3):
@@ -99,7 +100,7 @@ def test_what_redis_has_lost_is_told_anew(server: SmallRedis, pair: tuple[Proces
     for _ in range(3):
         one.table.turn()
         two.table.turn()
-    assert "publish:ana" in server._hashes[table_key("rates", one.table.id)]
+    assert "ana" in server._hashes[table_key("rates:publish", one.table.id)]
     assert left(two.publishes, server) == 3
 
 
@@ -109,6 +110,6 @@ def test_an_entry_that_is_no_spending_does_not_count(server: SmallRedis, pair: t
     one, two = pair
     one.publishes.spend("ben", server.now_s, 7)
     one.table.turn()
-    server._hset(table_key("rates", one.table.id), "publish:ana", value)
+    server._hset(table_key("rates:publish", one.table.id), "ana", value)
     two.table.turn()
     assert left(two.publishes, server) == 10

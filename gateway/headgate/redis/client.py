@@ -29,7 +29,7 @@ from .bounded import NewestReceipts
 from .budget import answered
 from .cluster import shown_command, slot_of
 from .cluster_client import ClusterClient
-from .connections import Command, address_of, exchange, open_server, redacted_address, run
+from .connections import Command, address_of, exchange, open_server, redacted_address, run, shown_address
 from .faults import CURES, NAME_SENTINELS, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 
 Client = redis.Redis | ClusterClient
@@ -110,7 +110,7 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
         return client.run_many(commands, shaped=shaped)
     asked = list(commands)
     replies = exchange(client, asked, shaped=shaped)
-    where = address_of(client)
+    where = shown_address(client.connection_pool)
     return [
         translate(reply, where, shown_command(command)) if isinstance(reply, Exception) else reply
         for command, reply in zip(asked, replies, strict=True)

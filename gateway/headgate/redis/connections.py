@@ -195,9 +195,15 @@ def drop_idle(client: redis.Redis) -> None:
 
 def address_of(client: redis.Redis) -> str:
     """Return the address of a client's server, without user and password."""
-    kwargs = client.connection_pool.connection_kwargs
+    discovery = client.connection_pool.connection_kwargs.get("discovery")
+    return shown_address(client.connection_pool) if discovery is None else str(discovery.address)
+
+
+def shown_address(pool: redis.ConnectionPool) -> str:
+    """Return the address of a pool's server for errors, with the primary that the Sentinels name."""
+    kwargs = pool.connection_kwargs
     if (discovery := kwargs.get("discovery")) is not None:
-        return str(discovery.address)
+        return str(discovery.shown())
     return str(kwargs.get("path") or shown_node((kwargs["host"], kwargs["port"])))
 
 
@@ -205,7 +211,7 @@ def failed(client: redis.Redis, error: Exception, command: Command = ()) -> Head
     """Translate an error of a client, or of a command. After a broken connection or a demoted primary, close idle ones too."""
     pool = client.connection_pool
     tls = issubclass(pool.connection_class, redis.SSLConnection)
-    translated = translate(error, address_of(client), shown_command(command) if command else "", tls=tls)
+    translated = translate(error, shown_address(pool), shown_command(command) if command else "", tls=tls)
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
         if (switch := pool.connection_kwargs.get("switch")) is not None:

@@ -85,14 +85,15 @@ _MEANING = {
 }
 _ABOUT_A_COMMAND = frozenset({NO_PERMISSION, WRONG_TYPE})
 NAME_SENTINELS = "begin the URL with redis+sentinel:// and name the primary: redis+sentinel://HOST:PORT/PRIMARY/0"
+_CHECK_LOGIN = "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0 (Redis copies no users to replicas)"
 # What people can do about a refusal.
 CURES = {
     NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; it accepts events again once there is room",
     "MISCONF": "make room on its disk, or let it write to its folder (its log names the fault), and run BGSAVE",
     "READONLY": "name the primary in HEADGATE_REDIS_URL, or its Sentinels: redis+sentinel://…",
     "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
-    "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
-    "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
+    "NOAUTH": _CHECK_LOGIN,
+    "WRONGPASS": _CHECK_LOGIN,
     NO_PERMISSION: "give this Redis user the rights of docs/operations/redis-users.md, or name another one in HEADGATE_REDIS_URL",
     NO_COMMAND: f"allow that command there (rename-command); where a Sentinel listens, {NAME_SENTINELS}",
     WRONG_TYPE: "another program writes keys named hg:… here; remove its key, or name another database in HEADGATE_REDIS_URL",

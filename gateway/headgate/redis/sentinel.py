@@ -84,6 +84,10 @@ class Discovery:
         if self._kind is TlsConnection:
             self._options |= {name: value for name, value in address.options if name.startswith("ssl_")}
 
+    def shown(self) -> str:
+        """Return the address with the known primary, for errors. Never waits."""
+        return str(self.address) + (f" (primary {shown_node(self._newest.node)})" if self._newest else "")
+
     def primary(self) -> Node:
         """Return host and port of the primary. Waits at most ASK_TIMEOUT_S for each Sentinel.
 

@@ -23,7 +23,7 @@ from headgate.errors import BusUnavailable
 from headgate.settings.addresses.redis_url import RedisKind, read_url, shown_node
 
 from .cluster import slot_of
-from .connections import Command, cluster_topology, connection_pool
+from .connections import Command, cluster_topology, connection_pool, shown_address
 from .faults import CHECK_PORT, FAULTS, reason_of, reply_of, shown_cause, translate, unavailable
 from .primary_switch import PrimarySwitch
 
@@ -95,13 +95,14 @@ class SubscriberLink:
             node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
             self.address, url = shown_node(node), url.at(node)
         # Untyped: redis-py does not type `connect`, and `_sock` is its own.
-        connection: Any = connection_pool(url, self._connect_timeout_s).make_connection()
+        pool = connection_pool(url, self._connect_timeout_s)
+        connection: Any = pool.make_connection()
         try:
             connection.connect()
             connection.ask_server()  # now, because a subscribed link cannot ask
         except FAULTS as error:
             tls = isinstance(connection, redis.SSLConnection)
-            raise translate(error, self.address, tls=tls) from shown_cause(error)
+            raise translate(error, shown_address(pool), tls=tls) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py pins this.
         self._socket, connection._sock = connection._sock, None

@@ -220,8 +220,8 @@ def shown_cause(error: Exception) -> Exception | None:
 
 def _advice(error: BaseException, *, tls: bool) -> str | None:
     cause = _cause(error)
-    if isinstance(error, redis.AuthenticationError) or reply_of(error)[0] == "NOAUTH":
-        return "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0"
+    if isinstance(error, redis.AuthenticationError):
+        return CURES["WRONGPASS"]
     if isinstance(cause, ssl.SSLCertVerificationError):
         issuer = "if it is right, name the authority that issued it in the URL: ?ssl_ca_certs=FILE"
         return _CERTIFICATE_CURES.get(cause.verify_code, issuer)
@@ -264,6 +264,8 @@ def _cause(error: BaseException) -> BaseException:
 def reason_of(error: BaseException) -> str:
     """Return why a connection failed, without the addresses and numbers that redis-py and the system add."""
     cause = _cause(error)
+    if isinstance(error, redis.AuthenticationError):
+        return CURES["WRONGPASS"]
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted: {cause.verify_message}"
     if refuses_certificate(cause):

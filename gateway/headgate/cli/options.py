@@ -6,6 +6,8 @@ import functools
 import math
 import os
 import re
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -172,9 +174,26 @@ def worker_count(given: str | None) -> int:
     return wanted or processors()
 
 
-def processors() -> int:
-    """Return the number of processors available to this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def processors(root: Path = Path("/")) -> int:
+    """Return the number of processors available to this process, rounded up, within the CPU limit of its container, if any.
+
+    Linux has such limits in control groups (cgroup v2 or v1), below `root`. Those of the groups around it apply, too.
+    """
+    available: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            mount = root / ("sys/fs/cgroup/cpu" if controllers else "sys/fs/cgroup")
+            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            group = mount / path.lstrip("/")
+            # A container may see the path that its group has outside; its own group is the mount then.
+            for folder in (group, *group.parents):
+                with suppress(OSError, ValueError):  # it is no group, or has no limit: "max 100000"
+                    quota, period = map(int, " ".join((folder / name).read_text() for name in files).split())
+                    available = min(available, quota / period) if quota > 0 else available
+    return max(1, math.ceil(available))
 
 
 class SecondsRange(click.FloatRange):

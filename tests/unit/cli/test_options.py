@@ -1,9 +1,11 @@
 """The kinds of values that options take."""
 
+from pathlib import Path
+
 import click
 import pytest
 
-from headgate.cli.options import read_address, seconds
+from headgate.cli.options import processors, read_address, seconds
 
 CONTEXT = click.Context(click.Command("x"))
 OPTION = click.Option(["--listen"])
@@ -39,3 +41,26 @@ def test_an_address_without_host_or_port_is_wrong_usage(given: str) -> None:
     """The message shows a correct address."""
     with pytest.raises(click.BadParameter, match="expected HOST:PORT"):
         read_address(CONTEXT, OPTION, given)
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits"),
+    [
+        ("0::/", {"cpu.max": "100000 100000\n"}),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "50000 100000\n"}),
+        ("0::/outside/of/the/container", {"cpu.max": "1000 100000\n"}),
+        ("5:memory:/\n1:cpu,cpuacct:/a\n0::/", {"cpu/a/cpu.cfs_quota_us": "90000\n", "cpu/a/cpu.cfs_period_us": "100000\n"}),
+    ],
+)
+def test_the_cpu_limit_of_a_container_bounds_its_processors(tmp_path: Path, groups: str, limits: dict[str, str]) -> None:
+    """As Docker, Kubernetes and systemd (CPUQuota) set it. Without one, all that the process may run on count."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"{groups}\n")
+    unlimited = processors(tmp_path)
+    for name, text in limits.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    assert processors(tmp_path) == 1
+    assert unlimited == processors(tmp_path / "nowhere")

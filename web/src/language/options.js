@@ -33,6 +33,8 @@ export const GATE = "._checkOptions";
 export const OUTBOX = ".publish";
 export const STORE = ".getSnapshot";
 
+export const CONNECT_TIMEOUT_MS = 20_000;
+
 /** @type {Table} */
 export const CONNECT = {
   namespace: [/^\/?[\w-]{0,64}$/],
@@ -40,7 +42,7 @@ export const CONNECT = {
   token: ["string function null"],
   reconnectDelayMinMs: [[0, MAX_DELAY_MS], 500],
   reconnectDelayMaxMs: [TIME_MS, 20_000],
-  connectTimeoutMs: [TIME_MS, 20_000],
+  connectTimeoutMs: [TIME_MS, CONNECT_TIMEOUT_MS],
   requestTimeoutMs: [TIME_MS, 10_000],
   inboxLimit: [COUNT, 10_000],
   auth: ["object"],

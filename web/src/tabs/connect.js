@@ -19,6 +19,7 @@ import { createEventClaims } from "./event-claims.js";
 import { createGroup } from "./group.js";
 import { newId } from "../base/new-id.js";
 import { createLane } from "./lane.js";
+import { CONNECT_TIMEOUT_MS } from "../language/options.js";
 import { VERSION } from "./messages.js";
 
 /** Claims that differ between tokens of one user with the same rights. */
@@ -52,6 +53,7 @@ export function connectOn(platform, url, given = {}) {
 
   /** @param {string} address @param {TransportOwner} owner @param {(owner: TransportOwner) => Transport} createPlain */
   function share(address, owner, createPlain) {
+    const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
     /** @type {ReturnType<typeof createGroup> | undefined} */
     let group;
     const lane = createLane(owner, createPlain, {
@@ -61,11 +63,12 @@ export function connectOn(platform, url, given = {}) {
         if (groupName !== name) {
           leave();
           name = groupName;
-          group = groupName === undefined ? undefined : createGroup(groupName, { ...lane, createPlain, changed }, /** @type {Platform} */ (platform));
+          group = groupName === undefined ? undefined : createGroup(groupName, { ...lane, createPlain, connectTimeoutMs, changed }, /** @type {Platform} */ (platform));
         }
         return Boolean(group?.enter());
       },
       window: platform?.window,
+      connectTimeoutMs,
       join: (wish, take) => group?.join(wish, take),
       resign: () => group?.resign(),
       leave,

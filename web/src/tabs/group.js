@@ -30,11 +30,13 @@
  * @property {() => void} alone no tab will lead
  * @property {() => any} auth CONNECT's auth object, with the latest accepted token
  * @property {(owner: TransportOwner) => Transport} createPlain
+ * @property {number} connectTimeoutMs from the attempt to the arrival of the welcome
  * @property {(role: "leading" | "following" | "alone") => void} changed
  */
 import { POLL_MS } from "../connection/connection.js";
 import { Machine } from "../base/machine.js";
 import { MAX_DELAY_MS, startTimer } from "../base/timer.js";
+import { WELCOME } from "../language/protocol.js";
 import { Hub } from "./hub.js";
 import { BYE, JOIN, LEAD, LEAVE, PING, PONG, PROBE, REQUEST, TOOK, WHO } from "./messages.js";
 
@@ -318,16 +320,16 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     let begun = false;
     /** Whether it exists or is being made. */
     let connected = false;
-    /** @type {ReturnType<typeof setTimeout> | undefined} ends the wait for the tabs, or the connection to a gateway that is about to stop */
-    let moving;
+    /** @type {ReturnType<typeof setTimeout> | undefined} ends the wait for the tabs, the attempt to connect, or the connection to a gateway that is about to stop */
+    let timer;
 
     const plain = owner.createPlain({
       greet: (send) => send({ ...owner.auth(), ...hub.greeting() }),
-      arrived: (message, args) => hub.arrived(message, args),
-      lost(reason, retryAfterS) {
-        down();
-        hub.lost(reason, retryAfterS);
+      arrived(message, args) {
+        if (message === WELCOME) clearTimeout(timer);
+        hub.arrived(message, args);
       },
+      lost,
       refused(error) {
         down();
         hub.refused(error);
@@ -337,9 +339,9 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       post: (tab, message) => tabs.get(tab)?.post(message),
       request: (request, body) => plain.request(request, body, MAX_DELAY_MS),
       move(reason, inS) {
-        clearTimeout(moving);
+        clearTimeout(timer);
         const go = () => {
-          if (hub.unanswered) moving = startTimer(go, POLL_MS);
+          if (hub.unanswered) timer = startTimer(go, POLL_MS);
           else {
             plain.disconnect();
             down();
@@ -347,25 +349,35 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
           }
         };
         // At a random moment, so that the next gateway does not get all clients at once.
-        moving = startTimer(go, Math.random() * inS * 1000);
+        timer = startTimer(go, Math.random() * inS * 1000);
       },
     }, window);
 
+    /** @param {string} reason @param {number} [retryAfterS] */
+    function lost(reason, retryAfterS) {
+      down();
+      hub.lost(reason, retryAfterS);
+    }
+
     function down() {
       connected = false;
-      clearTimeout(moving);
+      clearTimeout(timer);
     }
 
     /** Connect if a tab needs it. */
     function dial() {
       if (!begun || connected || !tabs.size) return;
       connected = true;
+      timer = startTimer(() => {
+        plain.disconnect();
+        lost("timeout");
+      }, owner.connectTimeoutMs);
       plain.connect();
     }
 
     /** No tab is awaited. */
     function open() {
-      clearTimeout(moving);
+      clearTimeout(timer);
       awaited.clear();
       begun = true;
       dial();
@@ -401,7 +413,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       /** Make the connection once these tabs have joined, or after a moment. @param {string[]} present */
       begin(present) {
         awaited = new Set(present.filter((tab) => !tabs.has(tab)));
-        if (awaited.size) moving = setTimeout(open, GATHER_MS);
+        if (awaited.size) timer = setTimeout(open, GATHER_MS);
         else open();
       },
 
@@ -438,7 +450,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       },
 
       close() {
-        clearTimeout(moving);
+        clearTimeout(timer);
         plain.close();
         for (const { close } of tabs.values()) close();
         tabs.clear();

@@ -21,6 +21,7 @@
  * @property {(auth: any) => boolean} enter join the group of this user's tabs; false: this tab cannot share
  * @property {(wish: any, take: (message: any) => void) => Link | undefined} join join the leader's hub; undefined: no tab leads now
  * @property {number | undefined} window the hub's, if it differs from WINDOW
+ * @property {number} connectTimeoutMs from the attempt to the arrival of the welcome
  * @property {() => void} resign another tab should lead
  * @property {() => void} leave for good
  *
@@ -151,6 +152,7 @@ export function createLane(owner, createPlain, group) {
     if (!position.settled) return end("the connection that the tabs share is gone");
     life.take("part");
     resend();
+    timer = startTimer(() => end("timeout"), group.connectTimeoutMs);
     plain.connect();
   }
 
@@ -240,6 +242,7 @@ export function createLane(owner, createPlain, group) {
   /** @param {Welcome} welcome */
   function opened(welcome) {
     const begins = life.is("opening");
+    clearTimeout(timer);
     levelAbove = welcome.offset - 1;
     levelEpoch = welcome.epoch;
     const asks = begins && auth.subscriptions.some((/** @type {any} */ { since }) => since);

@@ -80,6 +80,28 @@ describe("tabs", () => {
     assert.equal(await gates[0].tabs.claim({ id: "i1" }), true);
   });
 
+  it("connect again when the gateway has not answered in time", async () => {
+    const { io } = gateway;
+    let isSilent = true;
+    gateway.io = (tab) => (...given) => {
+      const client = io(tab)(...given);
+      const { arrives } = client;
+      client.arrives = (...auth) => isSilent || arrives.apply(client, auth);
+      return client;
+    };
+    open({ user: "ann", connectTimeoutMs: 1000 });
+    await until(() => gates[0].status === "waiting");
+    isSilent = false;
+    await until(live);
+    assert.deepEqual([gates[0].tabs.role, gateway.clients.size], ["leading", 1]);
+    // Nor does one that leaves the shared connection for its own wait longer.
+    isSilent = true;
+    gates[0].subscribe("b.#", { overflow: "latest" }, () => {});
+    await until(() => gates[0].status !== "live");
+    isSilent = false;
+    await until(live);
+  });
+
   it("ask the gateway for a sign of life when the page of any of them is back", async () => {
     const backs = [];
     Object.assign(globalThis, { addEventListener: (name, listener) => name === "pageshow" && backs.push(listener) });

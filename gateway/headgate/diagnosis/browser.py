@@ -38,24 +38,18 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class NotConnected(Exception):
-    """There is no connection, or it has ended. The text gives the reason.
+    """There is no connection, or it has ended, or the gateway refused what was asked over it. The text gives the reason.
 
     Attributes:
         status: of an HTTP answer in place of a connection.
-        code: of a refusal by the gateway (docs/protocol.md).
+        code: of a refusal by the gateway (docs/protocol.md), with its `reason` for some codes.
+        is_refusal: whether it is the gateway's refusal over a connection.
     """
 
-    def __init__(self, reason: str, status: int | None = None, code: str = "") -> None:
-        super().__init__(reason)
-        self.status, self.code = status, code
-
-
-class Refused(Exception):
-    """The gateway refused the client, with a `code` such as `unauthorized`, and a `reason` for some codes."""
-
-    def __init__(self, code: str, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.code, self.reason = code, reason
+    def __init__(self, text: str, status: int | None = None, code: str = "", reason: str = "") -> None:
+        super().__init__(text)
+        self.status, self.code, self.reason = status, code, reason
+        self.is_refusal = bool(code) and status is None
 
 
 class Browser(ABC):
@@ -79,7 +73,7 @@ class Browser(ABC):
     def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
         """Connect, join the namespace, and return the welcome.
 
-        Raises NotConnected without an answer from a gateway, and Refused if the gateway refuses this client.
+        Raises NotConnected without an answer from a gateway, or if the gateway refuses this client.
         """
         began_s = time.monotonic()
         self._open()
@@ -95,7 +89,7 @@ class Browser(ABC):
         self._send(f"{_MESSAGE}{_EVENT}/{self.namespace},{_SUBSCRIBE_ID}{request}")
         answer = self._next("answer", self.timeout_s)
         if not answer.get("ok"):
-            raise Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
+            raise NotConnected(str(answer["error"]["message"]), code=str(answer["error"]["code"]))
 
     def wait_for(self, event_id: str, within_s: float) -> float | None:
         """Return when the event with this id arrived (time.monotonic), or None if it did not or the connection ended."""
@@ -161,7 +155,8 @@ class Browser(ABC):
                 answer = json.loads(body)
                 parts = answer.get("data", answer)
                 code, reason = str(parts.get("code", "refused")), str(parts.get("reason", ""))
-                self._inbox.put(("welcome", Refused(code, str(answer.get("message", answer)), reason)))
+                refusal = NotConnected(str(answer.get("message", answer)), code=code, reason=reason)
+                self._inbox.put(("welcome", refusal))
             elif kind == _EVENT:
                 name, *arguments = json.loads(body)
                 if name == "welcome":

@@ -18,7 +18,7 @@ from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warni
 from headgate.settings.addresses.http_target import read_target
 from headgate.settings.addresses.origins import parse_origin
 
-from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
+from .browser import Browser, NotConnected, PollingBrowser, WebSocketBrowser, reason_of
 
 SOON_DAYS = 14
 # An answer's Date has whole seconds, and the answer takes time to arrive.
@@ -90,7 +90,7 @@ class PublicUrl:
         for name, browser in list(self.browsers.items()):
             try:
                 browser.subscribe(pattern)
-            except (Refused, NotConnected) as error:
+            except NotConnected as error:
                 self.browsers.pop(name).close()
                 check, text = f"subscribe over {name}", f"to {pattern}: {error}"
                 yield _lost_session(check, text) or unknown(check, text, "give --token a token of a user")
@@ -125,15 +125,14 @@ class PublicUrl:
     def _join(self, name: str, browser: Browser) -> CheckResult:
         try:
             welcome = browser.join(self._auth)
-        except Refused as error:
+        except NotConnected as error:
             browser.close()
+            if not error.is_refusal:
+                return _lost_session(name, str(error)) or fault(name, str(error), _fix(name, error))
             if error.code in ("unauthorized", "forbidden") and error.reason != UnauthorizedReason.NO_AUTHENTICATOR:
                 fix = "give --token a token of a user; it is tried as a page would"
                 return unknown(name, f"it reaches the gateway, which refuses this client ({error.code}: {error})", fix)
             return fault(name, f"the gateway refuses this client: {error} ({error.code})")
-        except NotConnected as error:
-            browser.close()
-            return _lost_session(name, str(error)) or fault(name, str(error), _fix(name, error))
         self.browsers[name] = browser
         self.welcome = self.welcome or welcome
         return ok(name, f"open in {browser.answered_s * 1000:.0f} ms")

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from websockets.sync.server import ServerConnection, serve
 
-from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of, refusal_of
+from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, WebSocketBrowser, reason_of, refusal_of
 from headgate.diagnosis.public_url import PublicUrl
 from headgate.runtime.check_result import Verdict
 from tests.support.http_receiver import Receiver, say
@@ -176,12 +176,12 @@ def test_a_lost_session_of_a_long_poll_is_a_warning(has_joined: bool) -> None:
 def test_a_refusal_has_its_code() -> None:
     """Of the client, and of its request."""
     refused = Scripted({"40/n,": ['44/n,{"message":"no token","data":{"code":"unauthorized","message":"no token"}}']})
-    with pytest.raises(Refused, match="no token") as raised:
+    with pytest.raises(NotConnected, match="no token") as raised:
         refused.join({})
     assert raised.value.code == "unauthorized"
     client = Scripted({"40/n,": WELCOME, "42/n,1": ['43/n,1[{"ok":false,"error":{"code":"forbidden","message":"no"}}]']})
     client.join({})
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(NotConnected) as raised:
         client.subscribe("#")
     assert raised.value.code == "forbidden"
     for each in (refused, client):

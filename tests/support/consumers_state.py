@@ -5,9 +5,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from headgate.consumers.base import Progress
+from headgate.consumers.work.state import State
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, group_key, log_key
@@ -20,11 +20,8 @@ def count_leased(client: Client, group: str) -> int:
     return pending
 
 
-class MemoryState:
-    """Satisfies base.State, without what only routing uses. `handled_ms` is where the group stands; None: at the end."""
-
-    user_facts: Any
-    record: Any
+class MemoryState(State):
+    """As State, without what only routing uses. `handled_ms` is where the group stands; None: at the end."""
 
     def __init__(self, now_s: float = 1_000_000.0) -> None:
         self.now_s = now_s
@@ -37,7 +34,7 @@ class MemoryState:
         self._kept: dict[str, bytes] = {}
 
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
-        """As base.State."""
+        """As State."""
         self._called("within_rate")
         counted = {each: at_s for each, at_s in self._rates[name].items() if at_s > self.now_s - period_s}
         if len(counted) >= limit and one not in counted:
@@ -52,12 +49,12 @@ class MemoryState:
             self._counters[key] += amount
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
-        """As base.State."""
+        """As State."""
         self._called("sums")
         return [sum(self._counters.get((name, bucket), 0.0) for bucket in buckets) for name, buckets in wanted]
 
     def get(self, name: str) -> bytes | None:
-        """As base.State."""
+        """As State."""
         self._called("get")
         return self._kept.get(name)
 
@@ -72,7 +69,7 @@ class MemoryState:
         return self.leased
 
     def progress(self) -> Progress:
-        """As base.State."""
+        """As State."""
         self._called("progress")
         now_ms = int(self.now_s * 1000)
         return Progress(now_ms, now_ms if self.handled_ms is None else self.handled_ms)

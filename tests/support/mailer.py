@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.consumers.base import Context, Delivery, State
+from headgate.consumers.base import Context, Delivery
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.message import Mail
 from headgate.consumers.email.options import EmailOptions
 from headgate.consumers.email.smtp import MailServer
+from headgate.consumers.work.state import State
 from headgate.settings.options import read_options
 from tests.support.consumers_state import MemoryState
 from tests.support.smtp_server import Received

@@ -18,8 +18,8 @@ from headgate.consumers.base import Consumer
 from headgate.consumers.work import state as states
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.state import context_of
 from headgate.consumers.work.store import Store, TaskPage
 from headgate.consumers.work.worker import SharedByWorkers, Worker
 from headgate.events.topic import DEFAULT_NAMESPACE
@@ -117,8 +117,8 @@ class SteppedWorker:
         self.stopping = Stopping(clock.move)
         self.store = _Store(self._client, redis_url, spec.namespace, spec.name, Settings().max_payload_bytes)
         self.store.stopping, self.store.clock = self.stopping, clock
-        self.state = RedisState(self.store)
-        context = context_of(spec, self.state, self._publisher)
+        context = context_of(spec, self.store, self._publisher)
+        self.state = context.state
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         shared = SharedByWorkers()
         self.taking = shared.taking

@@ -10,15 +10,16 @@ receiver can recognize duplicates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from headgate.events.event import Event
 
 if TYPE_CHECKING:
-    from headgate.redis.inbox import UserFacts
     from headgate.services.publisher import Publisher
+
+    from .work.state import State
 
 
 class Delivery(Event, frozen=True, gc=False):
@@ -96,44 +97,6 @@ class Progress(NamedTuple):
 
     now_ms: int
     handled_ms: int
-
-
-class State(Protocol):
-    """A consumer's small shared memory in Redis, common to all its instances. Every entry expires.
-
-    Names are any text, separate from those of other consumers. Methods wait for Redis. Raises (all): BusUnavailable,
-    BusRefused: as `redis.client.call`. Uncaught, they count as `Retry`.
-    """
-
-    def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
-        """Count one against `limit` in `period_s`. Returns None if within, else when there is room again (since 1970).
-
-        `one` names the counted work, which counts once in the period even if answers of Redis are lost. None: each call counts.
-        """
-
-    def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
-        """Add (name, time bucket) → amount to counters, in one round trip. Each lasts `ttl_s` from its last change."""
-
-    def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
-        """Return for each name the sum over its buckets, in one round trip."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return the value of `put`, or None."""
-
-    def put(self, name: str, value: bytes, ttl_s: float) -> None:
-        """Store a small value for `ttl_s`."""
-
-    def lease(self, name: str, for_s: float) -> bool:
-        """Take or renew an exclusive lease; return whether this instance has it for `for_s` from now."""
-
-    def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
-        """Return a user's actions on an event, and the channels on which the user has muted its topic."""
-
-    def record(self, user: str, event_id: str, outcome: str) -> None:
-        """Record for a day the outcome of an event for a user. Keeps the newest 1,000 of each user."""
-
-    def progress(self) -> Progress:
-        """Return the progress of the consumer, in one step and one round trip."""
 
 
 @dataclass(frozen=True, slots=True)

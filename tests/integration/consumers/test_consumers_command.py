@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from headgate.cli.main import main
 from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work import groups
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.state import State
 from headgate.consumers.work.store import Store, back, dead, defer_for
 from headgate.consumers.work.task import Task
 from headgate.errors import InvalidRequest
@@ -113,13 +113,13 @@ def test_a_consumer_is_removed_with_all_it_has(run: Run, open_group: OpenGroup, 
     Publisher(redis_url).publish("a", 0)
     other = open_group("old-2")
     other.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
-    RedisState(other).put("x", b"1", 60)
+    State(other).put("x", b"1", 60)
     before = keys(redis_client)
     old = open_group("old")
     Publisher(redis_url).publish("a", 1)
     old.take(10, 60_000, 100, lambda topic: True)
     old.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
-    RedisState(old).put("x", b"1", 60)
+    State(old).put("x", b"1", 60)
 
     result = run("remove", "old")
 

@@ -8,7 +8,7 @@ import pytest
 from headgate.consumers.work import groups
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.groups import Groups
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.state import State
 from headgate.consumers.work.store import GROUP_LIBRARY, Store, TaskPage, back, dead, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused
@@ -56,7 +56,7 @@ def work(url: str, admin: Client, admin_url: str) -> None:
     describe_server(url)
     client = open_client(url)
     store = Store(client, url, "notifications", "mail", 65536)
-    state = RedisState(store)
+    state = State(store)
     try:
         store.open("oldest")
         page = take(store)
@@ -79,7 +79,7 @@ def work(url: str, admin: Client, admin_url: str) -> None:
         assert state.sums([("n", range(2))]) == [2.0]
         state.put("v", b"1", 60)
         assert state.get("v") == b"1"
-        assert [each.lease("l", 60) for each in (state, RedisState(store))] == [True, False]
+        assert [each.lease("l", 60) for each in (state, State(store))] == [True, False]
         mark_seen(admin, "notifications", "ada", ["an-id"])
         state.record("ada", "an-id", "mailed")
         assert state.user_facts("ada", "users.ada.inbox.news", "an-id").is_shown
@@ -119,7 +119,7 @@ def look_after(url: str, admin: Client, admin_url: str) -> None:
         one, *_ = letters.page()
         assert letters.show(one.id) == one
         assert (letters.drop([one.id]), letters.retry_all(), letters.drop_all()) == (1, 2, 0)
-        RedisState(store).put("v", b"1", 60)
+        State(store).put("v", b"1", 60)
         [status] = Groups(client, "notifications").statuses()
         assert Groups(client, "notifications").remove(status.name) == (1, 0)
         assert call(admin, "KEYS", "hg:{notifications}:group:*") == []

@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing
 import msgspec
 
 from headgate.consumers.base import Consumer, Delivery
-from headgate.consumers.work.spec import ConsumerSpec, context_of
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.spec import ConsumerSpec
+from headgate.consumers.work.state import context_of
 from headgate.consumers.work.store import Store
 from headgate.events.event import Event
 from headgate.events.topic import is_probe, matches
@@ -41,7 +41,7 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
         consumers = []
         for spec in specs:
             store = Store(client, redis_url, spec.namespace, spec.name, HARD_MAX_PAYLOAD_BYTES)
-            context = context_of(spec, RedisState(store), publisher)
+            context = context_of(spec, store, publisher)
             consumers.append((spec, made.enter_context(closing(spec.consumer(spec.options, context)))))
         logs = {spec.namespace: EventLog(spec.namespace, client) for spec in specs}
         heads = {namespace: log.head() for namespace, log in logs.items()}

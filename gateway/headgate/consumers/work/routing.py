@@ -18,7 +18,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
-from headgate.consumers.base import Consumer, Delivery, Reject, State
+from headgate.consumers.base import Consumer, Delivery, Reject
 from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
 from headgate.consumers.templates import Template, render_event, template_faults
 from headgate.consumers.values import function_faults, load_function
@@ -26,6 +26,7 @@ from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import INBOX, USERS, is_item, overlaps, user_of
 
 from .spec import ConsumerSpec, RunnerOptions
+from .state import State
 
 MAX_USER_CHARACTERS = 1000
 ITEMS = f"{USERS}.*.{INBOX}.*.#"

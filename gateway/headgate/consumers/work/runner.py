@@ -23,8 +23,8 @@ from headgate.runtime.metrics import CONSUMER_AGE_SECONDS, CONSUMER_LAG
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 
-from .spec import ConsumerSpec, context_of
-from .state import RedisState
+from .spec import ConsumerSpec
+from .state import context_of
 from .store import Store
 from .worker import SharedByWorkers, Worker
 
@@ -111,7 +111,7 @@ class Runner:
 
     def _worker(self) -> Worker:
         store = self._store()
-        context = context_of(self._spec, RedisState(store), self._publisher)
+        context = context_of(self._spec, store, self._publisher)
         return Worker(self._spec, context, store, self._log, self._stopping, self._shared)
 
     def _store(self) -> Store:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headgate.consumers.base import Consumer, Context, State
+from headgate.consumers.base import Consumer
 from headgate.consumers.values import FUNCTION_NAME
 from headgate.settings.options import integer, number, one_of, option, text
-
-if TYPE_CHECKING:
-    from headgate.services.publisher import Publisher
 
 CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 # Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
@@ -99,8 +96,3 @@ class ConsumerSpec:
     patterns: tuple[str, ...]
     namespace: str
     runner: RunnerOptions = RunnerOptions()
-
-
-def context_of(spec: ConsumerSpec, state: State, publisher: Publisher) -> Context:
-    """Return the context for an object of the consumer's class."""
-    return Context(spec.name, spec.namespace, state, publisher, spec.runner.rate, spec.runner.rate_period_s)

@@ -7,7 +7,7 @@ import pytest
 from headgate.consumers.base import Context, Delivery
 from headgate.consumers.monitoring import consumer as monitoring
 from headgate.consumers.monitoring.consumer import Monitoring, MonitoringOptions
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.state import State
 from headgate.consumers.work.store import LeasedTask, Store, done
 from headgate.redis.client import Client, call
 from headgate.redis.keys import head_key
@@ -33,7 +33,7 @@ class Instance:
     def __init__(self, redis_url: str, client: Client, publisher: Publisher, toml: str) -> None:
         self.store = Store(client, redis_url, NAMESPACE, "watch", LIMIT)
         self.store.open("oldest")
-        state = RedisState(self.store)
+        state = State(self.store)
         self.monitoring = Monitoring(read(toml), Context("watch", NAMESPACE, state, publisher))
         self.monitoring.start()
 

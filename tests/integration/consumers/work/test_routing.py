@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from headgate.consumers import Delivery, Retry
 from headgate.consumers.notification import OUTCOMES, state_of
-from headgate.consumers.work.state import MAX_OUTCOMES, RedisState, read_outcomes
+from headgate.consumers.work.state import MAX_OUTCOMES, State, read_outcomes
 from headgate.consumers.work.store import Store
 from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.redis.client import Client, call
@@ -189,7 +189,7 @@ def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(site: Site) 
 def test_what_was_done_for_a_user_is_kept_for_a_day_and_bounded(redis_client: Client, redis_url: str) -> None:
     """The oldest gives way."""
     store = Store(redis_client, redis_url, NAMESPACE, "mail", 65536)
-    state = RedisState(store)
+    state = State(store)
     for number in range(MAX_OUTCOMES + 1):
         state.record("ann", f"{number}", "mailed")
 

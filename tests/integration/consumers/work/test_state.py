@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.consumers.base import State
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.state import State
 from headgate.consumers.work.store import Store
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call, open_client
@@ -14,8 +13,8 @@ from headgate.redis.client import Client, call, open_client
 ODD = ["two words", "ü", "", "a" * 500, "a\nb", "={}*", "\ud800"]
 
 
-def make(client: Client, url: str, consumer: str = "mail") -> RedisState:
-    return RedisState(Store(client, url, "notifications", consumer, 65536))
+def make(client: Client, url: str, consumer: str = "mail") -> State:
+    return State(Store(client, url, "notifications", consumer, 65536))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.consumers import Retry
-from headgate.consumers.work.state import RedisState
+from headgate.consumers.work.state import State
 from headgate.consumers.work.store import Store, TaskPage, defer_for, done
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
@@ -77,7 +77,7 @@ def consumers(redis_client: Client, redis_url: str) -> Iterator[Consumers]:
 @SET
 def test_a_rate_has_room_again_after_its_period(consumers: Consumers, redis_client: Client, set_ms: int) -> None:
     """Neither at once nor an hour late."""
-    state = RedisState(consumers.store)
+    state = State(consumers.store)
     assert state.within_rate("r", 1, 60) is None
     consumers.wall.advance(set_ms)
     consumers.pass_time(30_000)

@@ -1,6 +1,7 @@
 """A program with which a test talks in lines, over its standard input and output."""
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -39,7 +40,13 @@ class LineProgram:
 
     def end(self) -> str:
         """Close its input, wait until it has ended, and return what it still wrote."""
-        return self._process.communicate(timeout=DEADLINE_S)[0]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        rest = self._process.stdout.read()  # `communicate` would leave out what came with an earlier line
+        self._process.wait(DEADLINE_S)
+        return rest
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,18 +48,6 @@ def client(server: EmbeddedRedis) -> Iterator[Client]:
     client.close()
 
 
-@contextmanager
-def configured(client: Client, **settings: tuple[str, str]) -> Iterator[None]:
-    """Give the server settings for a while, as pairs of the value and the one that follows."""
-    for name, (wrong, _) in settings.items():
-        call(client, "CONFIG", "SET", name, wrong)
-    try:
-        yield
-    finally:
-        for name, (_, right) in settings.items():
-            call(client, "CONFIG", "SET", name, right)
-
-
 def said_by_each(run: Run, url: str) -> list[str]:
     """Return the output of each of the three commands; each must end with 1."""
     said = []
@@ -80,26 +67,51 @@ def test_a_server_that_takes_events_is_well(run: Run, server: EmbeddedRedis, cli
     assert sorted(call(client, "KEYS", "*")) == before
 
 
-@pytest.mark.parametrize(
-    ("settings", "says", "cure"),
-    [
-        ({"maxmemory": ("1000000", "0")}, "it is out of memory (maxmemory)", "raise maxmemory"),
-        (
-            {"min-replicas-to-write": ("1", "0")},
-            "it has too few replicas",
-            "bring its replicas back, or lower min-replicas-to-write",
-        ),
-    ],
-    ids=["OOM", "NOREPLICAS"],
-)
-def test_a_setting_that_refuses_events_is_told(
-    run: Run, server: EmbeddedRedis, client: Client, settings: dict[str, tuple[str, str]], says: str, cure: str
+# How the server comes to be so, how it is well again, the user of the commands, and what they say.
+REFUSING: dict[str, tuple[str, str, str, str, str]] = {
+    "OOM": (
+        *("CONFIG SET maxmemory 1000000", "CONFIG SET maxmemory 0", ""),
+        *("it is out of memory (maxmemory)", "raise maxmemory"),
+    ),
+    "NOREPLICAS": (
+        *("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", ""),
+        *("it has too few replicas", "bring its replicas back, or lower min-replicas-to-write"),
+    ),
+    "READONLY": (
+        *("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", ""),
+        *("is a replica of 127.0.0.1:1", "name the primary in HEADGATE_REDIS_URL"),
+    ),
+    "NOAUTH": (
+        *("ACL SETUSER default >secret", "ACL SETUSER default nopass", ""),
+        *("it wants a password", "check user and password in the URL"),
+    ),
+    "WRONGPASS": (
+        *("ACL SETUSER reader on >pass ~* &* +@read", "ACL DELUSER reader", "reader:wrong@"),
+        *("wrong user name or password", "check user and password in the URL"),
+    ),
+    "a user who may only read": (
+        *("ACL SETUSER reader on >pass ~* &* +@read +info +time +function|list", "ACL DELUSER reader", "reader:pass@"),
+        *("no permission", "give this Redis user the rights"),
+    ),
+    "a user without a right": (
+        *("ACL SETUSER blind on >pass ~* &*", "ACL DELUSER blind", "blind:pass@"),
+        *("no permission", "give this Redis user the rights"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "right", "user", "says", "cure"), REFUSING.values(), ids=REFUSING)
+def test_a_server_that_refuses_events_is_told(
+    run: Run, server: EmbeddedRedis, client: Client, wrong: str, right: str, user: str, says: str, cure: str
 ) -> None:
-    """By the write that each command tries."""
-    with configured(client, **settings):
-        for said in said_by_each(run, server.url):
+    """By the write that each command tries, with what to do."""
+    call(client, *wrong.split())
+    try:
+        for said in said_by_each(run, server.url.replace("unix://", f"unix://{user}")):
             assert says in said
             assert cure in said
+    finally:
+        call(client, *right.split())
 
 
 def test_a_server_whose_writes_are_paused_is_told(server: EmbeddedRedis, client: Client) -> None:
@@ -120,7 +132,8 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
     """MISCONF, where it answers every read, and refuses every write, also those of gateways that report their state."""
     folder = Path(server.url.removeprefix("unix://")).parent
     (folder / "dump.rdb" / "in the way").mkdir(parents=True)
-    with configured(client, save=("3600 1", "")):
+    call(client, "CONFIG", "SET", "save", "3600 1")
+    try:
         call(client, "BGSAVE")
         wait_until(lambda: call(client, "INFO")["rdb_last_bgsave_status"] == "err", "the snapshot has failed")
         for said in said_by_each(run, server.url):
@@ -136,42 +149,8 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
         assert status.returncode == 1
         assert "start one" not in status.stdout
         assert "some may be running" in status.stdout
-
-
-def test_a_replica_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
-    """READONLY, with the way to name the primary."""
-    call(client, "REPLICAOF", "127.0.0.1", "1")
-    try:
-        for said in said_by_each(run, server.url):
-            assert "is a replica of 127.0.0.1:1" in said
-            assert "name the primary in HEADGATE_REDIS_URL" in said
     finally:
-        call(client, "REPLICAOF", "NO", "ONE")
-
-
-@pytest.mark.parametrize(
-    ("user", "says", "cure"),
-    [
-        ("reader:pass", "no permission", "give this Redis user the rights"),
-        ("blind:pass", "no permission", "give this Redis user the rights"),
-        ("reader:wrong", "wrong user name or password", "check user and password in the URL"),
-    ],
-)
-def test_a_user_who_may_not_is_told(run: Run, server: EmbeddedRedis, client: Client, user: str, says: str, cure: str) -> None:
-    """One with read access only, one without any right, and a wrong password."""
-    call(client, "ACL", "SETUSER", "reader", "reset", "on", ">pass", "~*", "&*", "+@read", "+info", "+time", "+function|list")
-    call(client, "ACL", "SETUSER", "blind", "reset", "on", ">pass", "~*", "&*")
-    for said in said_by_each(run, server.url.replace("unix://", f"unix://{user}@")):
-        assert says in said
-        assert cure in said
-
-
-def test_a_password_that_is_wanted_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
-    """NOAUTH."""
-    with configured(client, requirepass=("secret", "")):
-        for said in said_by_each(run, server.url):
-            assert "it wants a password" in said
-            assert "check user and password in the URL" in said
+        call(client, "CONFIG", "SET", "save", "")
 
 
 def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:

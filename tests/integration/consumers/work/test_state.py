@@ -93,16 +93,6 @@ def test_one_counts_once_for_a_rate(state: State, other: State) -> None:
     assert state.within_rate("r", 1, 60, "another") is not None
 
 
-def test_a_rate_has_room_again_after_its_period(state: State, redis_client: Client) -> None:
-    """An attempt that was refused did not count."""
-    assert state.within_rate("r", 1, 60) is None
-    assert state.within_rate("r", 1, 60) is not None
-    move_back(redis_client, "rate:r", 30)
-    assert state.within_rate("r", 1, 60) is not None
-    move_back(redis_client, "rate:r", 30)
-    assert state.within_rate("r", 1, 60) is None
-
-
 def test_a_limit_that_was_lowered_says_when_there_is_room(state: State, redis_client: Client) -> None:
     """Not when the oldest goes, but when enough have gone."""
     for _ in range(3):

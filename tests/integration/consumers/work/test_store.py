@@ -66,6 +66,11 @@ def age(client: Client, idle_ms: int = 10 * LEASE_MS) -> None:
     """Make all leased work look as if its holder had given no sign of life for longer than any lease."""
     epoch = call(client, "HGET", GROUP, "epoch").decode()
     call(client, "EVAL", AGE, 1, LOG, group_in_log("mail", epoch), idle_ms)
+    age_tasks(client)
+
+
+def age_tasks(client: Client) -> None:
+    """The same for leased tasks alone."""
     for task in call(client, "HKEYS", f"{GROUP}:out"):
         call(client, "ZADD", f"{GROUP}:held", 1, task)
 
@@ -394,6 +399,57 @@ def test_an_unreadable_body_comes_with_its_error(store: Store, publisher: Publis
 
     assert found.error is not None
     assert (found.name, found.task.offset) == (task.name, 1)
+
+
+def joining(number: int, size: int = 10, *, together: bool = False) -> Task:
+    """Return a task of a digest."""
+    return Task("e" * 16, number, "a", f"id{number}", 1000 + number, b"1" * size, "ada", together=together)
+
+
+def test_a_large_task_counts_as_many_as_it_weighs(store: Store, publisher: Publisher) -> None:
+    """One for every 8 KiB, because `max_waiting` bounds the bytes in Redis, not only their number. Small ones count one each."""
+    assert store.settle([defer_for(joining(number), LEASE_MS) for number in range(10)]) == (10, 0)
+    waiting, _ = store.settle([defer_for(joining(number, 64 * 1024), LEASE_MS) for number in range(10)])
+    assert waiting == 81  # a few bytes more than the payloads
+
+    publisher.publish("a", 1)
+    page = take(store, max_waiting=81)
+    assert (page.waiting, page.work) == (81, [])
+    assert [taken.in_log for taken in take(store, max_waiting=82).work] == [True]
+
+
+def test_a_task_that_is_kept_on_or_done_leaves_no_weight_behind(store: Store, redis_client: Client) -> None:
+    """A replaced task counts with its present weight."""
+    store.settle([defer_for(joining(number, 800 * 1024), LEASE_MS) for number in range(3)])
+    waiting, _ = store.settle([defer_for(joining(number, 8 * 1024), LEASE_MS) for number in (1, 2)])
+    assert waiting == 103
+    waiting, _ = store.settle([("done", joining(0).name)] * 2)
+    assert waiting == 3
+
+    assert store.settle([("done", joining(number).name) for number in range(3)]) == (0, 0)
+    assert call(redis_client, "HGET", GROUP, "held_bytes") is None
+
+
+def test_a_batch_comes_again_without_the_tasks_that_joined_since(store: Store, redis_client: Client) -> None:
+    """After a kill the same tasks make the same mail, which is recognisable; the others keep their time."""
+    store.settle([defer_for(joining(number, together=True), 0) for number in (1, 2)])
+    assert offsets(take(store)) == [1, 2]
+    store.settle([defer_for(joining(number, together=True), due_ms) for number, due_ms in ((3, 0), (4, 4_000_000_000_000))])
+    age_tasks(redis_client)
+
+    again = take(store)
+    assert [(taken.task.offset, taken.out) for taken in again.work] == [(1, 2), (2, 2)]
+    store.settle([done(taken) for taken in again.work])
+    assert offsets(take(store)) == [3, 4]
+
+
+def test_a_task_that_joins_while_others_are_leased_does_not_wait_for_them(store: Store) -> None:
+    """Those are in work, and will be answered."""
+    store.settle([defer_for(joining(number, together=True), 0) for number in (1, 2)])
+    take(store)
+    store.settle([defer_for(joining(3, together=True), 0)])
+
+    assert offsets(take(store)) == [3]
 
 
 # Dead letters --------------------------------------------------------------------------------------------------------------

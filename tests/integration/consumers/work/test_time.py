@@ -76,7 +76,7 @@ def consumers(redis_client: Client, redis_url: str) -> Iterator[Consumers]:
 
 @SET
 def test_a_rate_has_room_again_after_its_period(consumers: Consumers, redis_client: Client, set_ms: int) -> None:
-    """Neither at once nor an hour late."""
+    """Neither at once nor an hour late. An attempt that was refused did not count."""
     state = State(consumers.store)
     assert state.within_rate("r", 1, 60) is None
     consumers.wall.advance(set_ms)

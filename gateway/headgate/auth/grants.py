@@ -65,6 +65,8 @@ class Grants:
         """Return whether a single grant contains a valid pattern."""
         if self._everything or pattern in self._literally:
             return True
+        if not (self._branches or self._others):
+            return False
         words = pattern.split(".")
         if self._branches and self._in_branch(words):
             return True

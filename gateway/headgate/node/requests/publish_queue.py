@@ -133,7 +133,7 @@ class PublishQueue:
 
     def _queued(self, events: Sequence[Prepared]) -> list[tuple[_Batch, int, int]]:
         """Queue events; return their places as (round, first, end). Raises as `publish`."""
-        if self._sending and events:
+        if self._sending and events and not self._batches:  # else these events wait and fail with others
             self._publisher.refuse_while_stalled(events[0].namespace)
         size_bytes = 0
         for event in events:

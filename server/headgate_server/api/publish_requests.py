@@ -6,7 +6,7 @@ function for a Flask view. Flask handles requests without a token, and those to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ from headgate_server.api.security_headers import security_headers
 
 from .error_pages import log_failure
 from .v1.dispatch import read_whole
-from .v1.problems import BodyFault, http_problem, problem_answer
+from .v1.problems import BodyFault, encoded_answer, http_problem, problem_answer
 
 
 class PublishRequest(msgspec.Struct):
@@ -41,9 +41,9 @@ class PublishRequest(msgspec.Struct):
 
 
 Publish: TypeAlias = Callable[[PublishRequest], Answer]
-# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the answer or an error.
-# Returns False, without an effect, if it might wait. Raises as `Publish`.
-Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[Answer | HeadgateError], object]], bool]
+# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the body of the answer
+# 201 or an error. Returns False, without an effect, if it might wait. Raises as `Publish`.
+Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[bytes | HeadgateError], object]], bool]
 
 
 def posted(publish: Publish) -> Callable[[], Answer]:
@@ -87,8 +87,11 @@ def _begin(begin: Begin, request: RoutedRequest, body: bytes, done: Callable[[An
     """Begin to answer a request, as `BeginsInHub` wants it."""
     environ = request.environ
 
-    def answered(outcome: Answer | HeadgateError) -> None:
-        done(_secured(outcome, environ) if isinstance(outcome, Answer) else _failure(outcome, environ))
+    def answered(outcome: bytes | HeadgateError) -> None:
+        if isinstance(outcome, HeadgateError):
+            done(_failure(outcome, environ))
+        else:
+            done(Answer(*_created(len(outcome), str(environ.get("HTTP_HOST", ""))), outcome))
 
     try:
         return begin(environ, request.known, body, answered)
@@ -113,6 +116,13 @@ def _secured(answer: Answer, environ: Mapping[str, Any]) -> Answer:
     """Return an answer with the security headers for browsers."""
     headers = _with_security(tuple(answer.headers), str(environ.get("HTTP_HOST", "")))
     return Answer(answer.status, headers, answer.body, answer.closes)
+
+
+@lru_cache(maxsize=256)
+def _created(size: int, host: str) -> tuple[str, Sequence[tuple[str, str]]]:
+    """Return status and headers of the answer 201 with a body of so many bytes."""
+    answer = _secured(encoded_answer(201, bytes(size)), {"HTTP_HOST": host})
+    return answer.status, answer.headers
 
 
 @lru_cache(maxsize=256)

@@ -149,7 +149,7 @@ class Publishing:
         return _receipt_answer(outcome)
 
     def begin_one(
-        self, environ: Mapping[str, Any], known: object, body: bytes, done: Callable[[Answer | HeadgateError], object]
+        self, environ: Mapping[str, Any], known: object, body: bytes, done: Callable[[bytes | HeadgateError], object]
     ) -> bool:
         """Begin to publish one event, as `publish_requests.Begin`. Never waits; raises as `one`."""
         if not isinstance(known, Handshake) or len(body) > self._max_one_bytes:
@@ -163,7 +163,7 @@ class Publishing:
         checked, options = self._checked(event, known.namespace, identity, environ)
 
         def published(outcome: Receipt | HeadgateError) -> None:
-            done(outcome if isinstance(outcome, HeadgateError) else _receipt_answer(outcome))
+            done(outcome if isinstance(outcome, HeadgateError) else _receipt(outcome) + b"\n")
 
         self._gate.begin_publish(checked, known.namespace, published, **options)
         return True

@@ -31,10 +31,16 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def serve_on(server: HTTPServer, ours: socket.socket) -> gevent.Greenlet:
-    """Serve a connection, which has been accepted, in a greenlet; return that."""
+    """Serve a connection, which has been accepted; return a greenlet that waits for its end."""
     sock = NativeSocket(fileno=ours.detach())
     sock.setblocking(False)
-    return gevent.spawn(HttpConnection(server, PeerSocket(sock), "").serve)
+    HttpConnection(server, PeerSocket(sock), "").begin()
+
+    def end() -> None:
+        while sock.fileno() >= 0:
+            gevent.sleep(0.001)
+
+    return gevent.spawn(end)
 
 
 class Pause(NamedTuple):
@@ -67,8 +73,6 @@ class Peer:
         self.received = b""
         self.sent_bytes = 0
         self.closed = False
-        self.first: Callable[[], bool] | None = None
-        self._is_held = self._is_ended = False
         self._sends, self._accepts = list(sends), list(accepts)
         # The server's calls on the descriptor apply to this one.
         self.sock, self._far = socket.socketpair()
@@ -92,7 +96,9 @@ class Peer:
         connection = HttpConnection(server, self.as_socket(), address)
         server.connections.open(connection, None if limits.proxies else address[0])
         connection.is_reserved = is_reserved
-        connection.serve()
+        connection.begin()
+        while not (self.closed or connection.is_taken):
+            gevent.sleep(0)
         return server
 
     def as_socket(self) -> PeerSocket:
@@ -157,39 +163,6 @@ class Peer:
         return size
 
     def wait(self, events: int, timeout_s: float) -> float | None:
-        waited_s = self._wait(events, timeout_s)
-        while events == READ and waited_s is not None and self.first is not None and self._ask_first():
-            while self._is_held:
-                gevent.sleep(0)
-            if self._is_ended:
-                self._is_ended = False
-                break
-            waited_s = self._wait(events, timeout_s)
-        return waited_s
-
-    def _ask_first(self) -> bool:
-        """Call `first` in the hub, as loop.Arrivals does."""
-        answers: list[bool] = []
-        in_hub_after(0, lambda: answers.append(self.first is not None and self.first()))
-        while not answers:
-            gevent.sleep(0)
-        return answers[0]
-
-    @property
-    def arrivals(self) -> Peer:
-        """What `first` holds and continues."""
-        return self
-
-    def hold(self) -> None:
-        self._is_held = True
-
-    def go_on(self) -> None:
-        self._is_held = False
-
-    def end(self) -> None:
-        self._is_held, self._is_ended = False, True
-
-    def _wait(self, events: int, timeout_s: float) -> float | None:
         gevent.sleep(0)  # a turn of the loop goes by
         script = self._accepts if events == WRITE else self._sends
         if not script or not isinstance(script[0], Pause):
@@ -202,6 +175,13 @@ class Peer:
         del script[0]
         self.now_s += pause_s
         return pause_s
+
+    def await_bytes(self, timeout_s: float, arrived: Callable[[float | None], object]) -> None:
+        def wait() -> None:
+            waited_s = self.wait(READ, timeout_s)
+            in_hub_after(0, lambda: arrived(waited_s))
+
+        gevent.spawn(wait)
 
     def stop(self) -> None:
         """Nothing is watched between two waits."""

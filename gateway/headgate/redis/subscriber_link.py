@@ -61,7 +61,7 @@ class SubscriberLink:
         connect_timeout_s: float = 5.0,
         *,
         key: str | bytes | None = None,
-        arrivals: Callable[[int, None], Arrivals] | None = None,
+        arrivals: Callable[[int], Arrivals] | None = None,
     ) -> None:
         self._url, self._connect_timeout_s, self._key = read_url(url), connect_timeout_s, key
         self.address = str(self._url)
@@ -220,7 +220,7 @@ class SubscriberLink:
         sock.settimeout(timeout_s)
         self._close_arrivals()
         if timeout_s is None and self._make_arrivals is not None:
-            self._arrivals = self._make_arrivals(sock.fileno(), None)
+            self._arrivals = self._make_arrivals(sock.fileno())
 
     def fileno(self) -> int:
         """Return the socket's file descriptor."""

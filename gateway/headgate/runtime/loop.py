@@ -214,90 +214,70 @@ class DeferredWrites:
 
 
 class Arrivals:
-    """Waits for bytes on a descriptor, one wait after the other, each at most `timeout_s` (None: no limit).
+    """Waits for bytes on a descriptor, one wait after the other, in a greenlet (`wait`) or for a callback (`begin`).
 
     Costs a third of gevent's own. The watcher stays active between waits, so a wait takes no system call, and a timer is
-    created again only after a change of `timeout_s`. Bytes that come between waits stop the watcher until the next wait. Close
-    it before the descriptor, which resumes a waiting greenlet.
-
-    Bytes during a wait go to `first`, which is called in the hub. If it returns True, the greenlet keeps waiting. It may `hold`
-    the wait, in which no time passes and no bytes are noticed, until `go_on` or `end` is called in the hub.
+    created again only after a change of the time. Bytes that come between waits stop the watcher until the next wait. Close
+    it before the descriptor.
     """
 
-    __slots__ = ("_first", "_greenlet", "_hub", "_is_active", "_is_held", "_timer", "_timer_s", "_watcher", "timeout_s")
+    __slots__ = ("_callback", "_is_active", "_loop", "_timer", "_timer_s", "_watcher")
 
-    def __init__(self, descriptor: int, timeout_s: float | None, first: Callable[[], bool] | None = None) -> None:
-        self._hub, self._first, self._is_held = gevent.get_hub(), first, False
-        self._watcher = self._hub.loop.io(descriptor, READ)
-        self.timeout_s = timeout_s
+    def __init__(self, descriptor: int) -> None:
+        self._loop = gevent.get_hub().loop
+        self._watcher = self._loop.io(descriptor, READ)
+        self._callback: Callable[[bool], object] | None = None
         self._timer: Any = None
         self._timer_s: float | None = None
-        self._greenlet: Any = None
         self._is_active = False
 
-    def wait(self) -> bool:
-        """Wait until there may be bytes or the end of the stream; takes at least a turn of the loop.
-
-        Return False after `timeout_s`, or when it is closed.
-        """
-        if (timeout_s := self.timeout_s) != self._timer_s:
+    def begin(self, callback: Callable[[bool], object], timeout_s: float | None = None) -> None:
+        """Call back in the hub, with True when there may be bytes or the end of the stream, or with False after `timeout_s`."""
+        if timeout_s != self._timer_s:
             self._stop_timer()
-            self._timer = None if timeout_s is None else self._hub.loop.timer(timeout_s, timeout_s)
+            self._timer = None if timeout_s is None else self._loop.timer(timeout_s, timeout_s)
             self._timer_s = timeout_s
-        self.go_on()
-        self._greenlet = gevent.getcurrent()
-        try:
-            return bool(self._hub.switch())
-        finally:
-            self._greenlet = None
-            if self._timer is not None:
-                self._timer.stop()
-
-    def hold(self) -> None:
-        """Suspend the current wait."""
-        self._is_held = True
-        if self._timer is not None:
-            self._timer.stop()
-
-    def go_on(self) -> None:
-        """Continue a held wait, with its whole time."""
-        self._is_held = False
+        self._callback = callback
         if not self._is_active:
             self._watcher.start(self._arrived)
             self._is_active = True
         if self._timer is not None:
-            self._timer.again(self._too_late)
+            self._timer.again(self._end, False)
 
-    def end(self) -> None:
-        """End the current wait, as if bytes had come. In the hub."""
-        self._greenlet.switch(True)
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait as `begin`; takes at least a turn of the loop."""
+        hub = gevent.get_hub()
+        self.begin(gevent.getcurrent().switch, timeout_s)
+        try:
+            return bool(hub.switch())
+        finally:
+            self._callback = None  # the greenlet may have been killed
 
     def close(self) -> None:
-        """Stop. Idempotent."""
+        """Stop. A wait ends in the next turn of the loop, as after its time. Idempotent."""
         self._watcher.close()
         self._stop_timer()
         self._timer, self._timer_s, self._is_active = None, None, False
-        if self._greenlet is not None:
-            self._hub.loop.run_callback(self._wake)
+        if self._callback is not None:
+            self._loop.run_callback(self._end, False)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.close()
 
     def _arrived(self) -> None:
-        greenlet = self._greenlet
-        if greenlet is None or self._is_held:
+        if self._callback is None:
             self._watcher.stop()
             self._is_active = False
-        elif self._first is None or not self._first():
-            greenlet.switch(True)
+        else:
+            self._end(True)
 
-    def _too_late(self) -> None:
-        self._greenlet.switch(False)
-
-    def _wake(self) -> None:
-        if self._greenlet is not None:  # it still waits, and nothing else wakes it
-            self._greenlet.switch(False)
+    def _end(self, are_there: bool) -> None:
+        callback, self._callback = self._callback, None
+        if self._timer is not None:
+            self._timer.stop()
+        if callback is not None:
+            callback(are_there)
 
 
 def wait_until_writable(descriptor: int, timeout_s: float) -> bool:

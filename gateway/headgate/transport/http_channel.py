@@ -1,8 +1,8 @@
-"""The bytes of one HTTP connection, in and out, as requests, bodies and pieces of answers.
+"""The bytes of bodies and answers on one HTTP connection.
 
 It feeds the parser (http_parser.py), and waits for its peer no longer than the `Pace` of each part of an exchange allows
 (http_limits.py). If the peer never delays it, it still lets other greenlets run now and then. A connection is closed unless the
-last body was read to its end, because the start of the next request is unknown.
+last body was read to its end, because the start of the next request is unknown. Every method but `begin` switches greenlets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
@@ -52,22 +52,17 @@ class Channel:
 
     __slots__ = (
         *("_body_bytes", "_chunked_bytes", "_client_waits", "_is_chunked", "_limits", "_pace", "_parser", "_turn_bytes"),
-        *("_waiting", "_waits", "awaits_request", "broken", "early", "part", "peer", "sent_bytes"),
+        *("_waiting", "broken", "part", "peer", "sent_bytes"),
     )
 
-    def __init__(
-        self, peer: PeerSocket, parser: RequestParser, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0
-    ) -> None:
-        """Calls `waiting` before each wait for the peer. The peer has already delayed us by `waited_s`."""
+    def __init__(self, peer: PeerSocket, parser: RequestParser, limits: HttpLimits, waiting: Callable[[], object]) -> None:
+        """Calls `waiting` before each wait for the peer."""
         self.peer, self._parser, self._limits, self._waiting = peer, parser, limits, waiting
-        self.part = Part.HEADERS
+        self.part = Part.ANSWER
         # Of this part; None until we wait for the peer.
-        self._pace: Pace | None = self.part.pace(limits)
-        self._pace.waited(waited_s)
-        self._turn_bytes = self._body_bytes = self._chunked_bytes = self._waits = self.sent_bytes = 0
+        self._pace: Pace | None = None
+        self._turn_bytes = self._body_bytes = self._chunked_bytes = self.sent_bytes = 0
         self.broken = self._is_chunked = self._client_waits = False
-        # Whether a wait for a request is under way, and the bytes that the hub has read during it.
-        self.awaits_request, self.early = False, cast(bytes | None, None)
 
     def begin(self, part: Part) -> None:
         """Begin another part of the exchange, with a new pace."""
@@ -75,21 +70,9 @@ class Channel:
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TimeoutError after too long a wait."""
-        waited_s: float | None = 0.0
-        if self.part is Part.IDLE and self._pace is None:
-            # Most clients send a request only after the last answer. No object is needed for the pace of such a wait.
-            self._waits += 1
-            self.awaits_request = True
-            waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
-            self.awaits_request = False
-            if self.early is not None:
-                data, self.early = self.early, None
-                return data
         try:
             data = self.peer.recv(size)
         except BlockingIOError:
-            self._pace = self._pace or self.part.pace(self._limits)
-            self._pace.waited(self._pace.left_s if waited_s is None else waited_s)
             data = self._in_time(READ, self.peer.recv, size)
         except OSError:
             self.broken = True
@@ -125,23 +108,7 @@ class Channel:
             if self._turn_bytes >= TURN_BYTES:
                 self._give_turn()
 
-    # -- requests and their bodies --------------------------------------------------------------------------------------
-
-    def request(self) -> Request | BadRequest | None:
-        """Return the next request; None at the end of the connection. Switches greenlets. Raises as `Channel.receive`."""
-        parser, is_first, waits = self._parser, self.part is Part.HEADERS, self._waits
-        event = parser.next_event() if parser.held else None
-        while event is None:
-            if self.part is Part.IDLE and parser.held:
-                self.begin(Part.HEADERS)
-            if not (data := self.receive(READ_BYTES)):
-                return parser.end()
-            parser.feed(data)
-            event = parser.next_event()
-        if waits == self._waits and not is_first:
-            sleep()  # it had already arrived, and the next one may have, too
-        assert isinstance(event, Request | BadRequest)
-        return event
+    # -- bodies ---------------------------------------------------------------------------------------------------------
 
     def begin_body(self, request: Request) -> None:
         """Begin to read the body of this request."""
@@ -225,16 +192,13 @@ class Channel:
     def linger_if_unread(self) -> None:
         """Linger if bytes are unread, as closing would reset the connection. Switches greenlets; raises as `receive`."""
         if not self.broken and is_readable(self.peer.fileno()):
-            self._waiting()
-            self.part, self._pace = Part.IDLE, Pace(LINGER_S)
+            self.part, self._pace = Part.LAST, Pace(LINGER_S)
             self.linger()
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
         """Move bytes once the socket is ready. Raises TimeoutError if it is not ready in time."""
         pace = self._pace = self._pace or self.part.pace(self._limits)
-        self._waits += 1
-        if self.part is not Part.IDLE:  # the connection has already reported that wait
-            self._waiting()
+        self._waiting()
         waited_s: float | None = 0.0
         while waited_s is not None:
             waited_s = self.peer.wait(events, pace.left_s) if pace.left_s > 0 else None
@@ -247,7 +211,7 @@ class Channel:
                 self.broken = True
                 raise
         self.broken = True
-        if self.part is not Part.IDLE:
+        if self.part is not Part.LAST:
             HTTP_ENDED.labels(f"{self.part.value} deadline").inc()
         if self.part is Part.ANSWER:
             close_hard(self.peer.fileno())

@@ -69,19 +69,12 @@ class Pace:
 
 
 class Part(Enum):
-    """The current part of an HTTP exchange. The value appears in errors and as the metric's label."""
+    """The part of an HTTP exchange after the head. The value appears in errors and as the metric's label."""
 
-    IDLE = "next request"
-    HEADERS = "headers"
     BODY = "body"
     ANSWER = "answer"
+    LAST = "bytes after the last answer"
 
     def pace(self, limits: HttpLimits) -> Pace:
-        """Return how long the peer may delay this part."""
-        if self is Part.IDLE:
-            return Pace(limits.keep_alive_s)
-        if self is Part.BODY:
-            return Pace(limits.body_deadline_s, limits.min_bytes_per_s)
-        if self is Part.ANSWER:
-            return Pace(limits.write_deadline_s, limits.min_bytes_per_s)
-        return Pace(limits.header_deadline_s)
+        """Return how long the peer may delay a body or an answer."""
+        return Pace(limits.body_deadline_s if self is Part.BODY else limits.write_deadline_s, limits.min_bytes_per_s)

@@ -47,30 +47,24 @@ Routes: TypeAlias = Mapping[tuple[str, str], Route]
 
 
 @dataclass(frozen=True, slots=True)
-class NeverWaits:
-    """A route that never switches greenlets and reads no body. It answers the first request of a connection in the hub."""
-
-    route: Route
-
-    def __call__(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request."""
-        return self.route(request)
-
-
-@dataclass(frozen=True, slots=True)
 class BeginsInHub:
-    """A route that can begin, in the hub, to answer a request with the same head as an earlier one and with this body.
+    """A route that can begin to answer a request in the hub, when its body has arrived.
 
-    `begin` returns the answer, or True if `done` will get it in the hub, or False, without an effect, to leave the request to
-    `route`. It never switches greenlets and raises nothing.
+    `begin` never switches greenlets. It returns the answer, True if `done` will get it in the hub, None as `route`, or False,
+    without an effect, to leave the request to `route`.
     """
 
     route: Route
-    begin: Callable[[RoutedRequest, bytes, Callable[[Answer], object]], Answer | bool]
+    begin: Callable[[RoutedRequest, bytes, Callable[[Answer], object]], Answer | bool | None]
 
     def __call__(self, request: RoutedRequest) -> Answer | None:
         """Answer a request. May switch greenlets."""
         return self.route(request)
+
+
+def never_waits(route: Route) -> BeginsInHub:
+    """Return a route that never switches greenlets and reads no body."""
+    return BeginsInHub(route, lambda request, body, done: route(request))
 
 
 def route_for(routes: Routes, request: Request) -> Route | None:

@@ -14,13 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from wsgiref.types import WSGIApplication
 
-from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, sleep, spawn
+from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, sleep
 from headgate.runtime.metrics import HTTP_CONNECTIONS
 
 from .http_admission import EXHAUSTED, HttpAdmission
 from .http_connection import HttpConnection
 from .http_limits import BACKLOG, HttpLimits
-from .http_routes import NeverWaits, Routes
+from .http_routes import Routes
 from .http_wsgi import WsgiExchange, base_environ
 from .peer_socket import NativeSocket, PeerSocket, tls_context, with_tls
 
@@ -70,7 +70,6 @@ class HTTPServer:
         self.connections = self.admission.connections
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._tls = ssl_context or (tls_context(**tls) if tls else None)
-        self._asks_in_hub = any(isinstance(route, NeverWaits) for route in self.routes.values())
         self.answering = 0
         self.is_leaving = self.is_closed = False
         self.to_owner: Callable[[bytes, int], bool] | None = None
@@ -186,10 +185,8 @@ class HTTPServer:
                 peer.send(refusal.to_bytes(time.time()))
                 peer.recv(_READ_BYTES)  # closing with a request unread would discard the answer
             peer.close()
-        elif self._asks_in_hub and has_room and not is_adopted and not connection.is_reserved:
-            connection.read_first()
         else:
-            spawn(connection.serve)
+            connection.begin()
 
     def _pause(self, seconds: float) -> None:
         """Accept nothing for a while."""

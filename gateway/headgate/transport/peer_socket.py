@@ -1,8 +1,8 @@
 """The non-blocking socket of an HTTP connection, and the wait for its peer. Only this file uses gevent's TLS.
 
 `recv` and `send` move as many bytes as they can now, or raise BlockingIOError. `wait` waits until they can continue and returns
-the seconds, or None after the timeout. Only `wait` switches greenlets. Call `stop` before the descriptor is closed or given
-away. Bytes that come during a wait go to `first`, if it is set (loop.Arrivals).
+the seconds, or None after the timeout; `await_bytes` calls back with them. Only `wait` switches greenlets. Call `stop` before the
+descriptor is closed or given away.
 """
 
 from __future__ import annotations
@@ -78,31 +78,33 @@ ClientSocket: TypeAlias = NativeSocket | TlsSocket
 class PeerSocket:
     """See the module."""
 
-    __slots__ = ("arrivals", "fileno", "first", "recv", "send", "sock")
+    __slots__ = ("_arrivals", "fileno", "recv", "send", "sock")
 
     def __init__(self, sock: ClientSocket) -> None:
         self.sock = sock
         self.recv: Callable[[int], bytes] = sock.recv
         self.send: Callable[[ReadableBuffer], int] = sock.send
         self.fileno: Callable[[], int] = sock.fileno
-        self.first: Callable[[], bool] | None = None
-        self.arrivals: Arrivals | None = None
+        self._arrivals: Arrivals | None = None
 
     def wait(self, events: int, timeout_s: float) -> float | None:
         began_s = monotonic()
-        if events == WRITE:
-            in_time = wait_until_writable(self.fileno(), timeout_s)
-        else:
-            if self.arrivals is None:
-                self.arrivals = Arrivals(self.fileno(), timeout_s, self.first)
-            self.arrivals.timeout_s = timeout_s
-            in_time = self.arrivals.wait()
+        in_time = wait_until_writable(self.fileno(), timeout_s) if events == WRITE else self._reader().wait(timeout_s)
         return monotonic() - began_s if in_time else None
 
+    def await_bytes(self, timeout_s: float, arrived: Callable[[float | None], object]) -> None:
+        began_s = monotonic()
+        self._reader().begin(lambda in_time: arrived(monotonic() - began_s if in_time else None), timeout_s)
+
     def stop(self) -> None:
-        if self.arrivals is not None:
-            self.arrivals.close()
-            self.arrivals = None
+        if self._arrivals is not None:
+            self._arrivals.close()
+            self._arrivals = None
+
+    def _reader(self) -> Arrivals:
+        if self._arrivals is None:
+            self._arrivals = Arrivals(self.fileno())
+        return self._arrivals
 
     def close(self) -> None:
         self.stop()

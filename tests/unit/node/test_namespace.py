@@ -207,7 +207,7 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
 def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come while idle clients are notified are read after the next step at the latest, not after the last one."""
     ours, theirs = socket.socketpair()
-    arrivals, steps, read_at = Arrivals(ours.fileno(), None), list[int](), list[int]()
+    arrivals, steps, read_at = Arrivals(ours.fileno()), list[int](), list[int]()
 
     def tell(slots: set[int]) -> Iterator[None]:
         for step in range(100):

@@ -21,12 +21,14 @@ from headgate.runtime.loop import (
     Share,
     Signal,
     Turns,
+    in_hub,
     in_hub_after,
     io_watcher,
     one_round,
     sleep,
     spawn,
 )
+from tests.support.session_clock import until
 
 
 def test_a_call_after_a_while_comes_once_and_in_the_hub_though_nobody_holds_its_timer() -> None:
@@ -157,7 +159,7 @@ def test_closing_wakes_whoever_waits_for_bytes() -> None:
     """Once, and no later waiter for something else. Without a limit on the time it would wait for ever."""
     ours, theirs = socket.socketpair()
     other, went_on = Signal(), list[bool]()
-    arrivals = Arrivals(ours.fileno(), None)
+    arrivals = Arrivals(ours.fileno())
 
     def work() -> None:
         went_on.append(arrivals.wait())
@@ -181,12 +183,12 @@ def test_bytes_are_waited_for_again_and_again() -> None:
     """Also those that came without a waiter; the end of the stream counts, and elapsed time is reported."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    arrivals, long_ago = Arrivals(ours.fileno(), 3600), Arrivals(ours.fileno(), 0.001)
+    arrivals = Arrivals(ours.fileno())
     try:
-        assert not long_ago.wait()
+        assert not arrivals.wait(0.001)
         for sent in (b"first", b"again"):
             spawn(theirs.sendall, sent)
-            assert arrivals.wait()
+            assert arrivals.wait(3600)
             assert ours.recv(100) == sent
         theirs.sendall(b"early")
         for _ in range(3):
@@ -198,39 +200,27 @@ def test_bytes_are_waited_for_again_and_again() -> None:
     finally:
         arrivals.close()
         arrivals.close()
-        long_ago.close()
         ours.close()
 
 
-def test_bytes_that_the_hub_takes_wake_nobody_and_a_held_wait_has_no_end() -> None:
-    """Until the hub leaves the wait, which then has its whole time again, or ends it."""
+def test_a_callback_gets_bytes_or_the_end_of_its_time_once() -> None:
+    """In the hub, where it may begin the next wait."""
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    taken: list[bytes] = []
+    arrivals, called = Arrivals(ours.fileno()), list[tuple[bool, bool]]()
 
-    def take() -> bool:
-        taken.append(ours.recv(1))
-        if taken[-1] != b"!":
-            arrivals.hold()
-        return taken[-1] != b"!"
+    def take(are_there: bool) -> None:
+        called.append((are_there, in_hub()))
+        if are_there:
+            ours.recv(1)
+            arrivals.begin(take, 0.01)
 
-    arrivals, waited = Arrivals(ours.fileno(), 0.02, take), list[bool]()
-    waiting = spawn(lambda: waited.append(arrivals.wait()))
     try:
-        theirs.sendall(b"ab!")
-        for expected in ([b"a"], [b"a", b"b"]):
-            sleep(0.06)
-            assert (taken, waited) == (expected, [])
-            in_hub_after(0, arrivals.go_on)
-        waiting.join(30)
-        assert (taken, waited) == ([b"a", b"b", b"!"], [True])
+        theirs.sendall(b"ab")
+        arrivals.begin(take)
+        until(lambda: len(called) == 3)
         theirs.sendall(b"c")
-        waiting = spawn(lambda: waited.append(arrivals.wait()))
-        sleep(0.06)
-        in_hub_after(0, arrivals.end)
-        waiting.join(30)
-        assert waited == [True, True]
-        assert not arrivals.wait()
+        one_round()
+        assert called == [(True, True), (True, True), (False, True)]
     finally:
         arrivals.close()
         ours.close()

@@ -11,7 +11,7 @@ import pytest
 from headgate.transport.detach import CannotDetach, PollWatch, detach
 from headgate.transport.http_server import HTTPServer
 from tests.support.http_peer import serve_on
-from tests.support.session_clock import turn
+from tests.support.session_clock import turn, until
 
 REQUEST = b"GET /socket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
@@ -72,7 +72,7 @@ def test_a_client_that_is_gone_is_an_error(serve: Serve) -> None:
     served.send(REQUEST)
 
     assert len(failures) == 1
-    assert served.greenlet.dead
+    until(lambda: served.greenlet.dead)
 
 
 class TestPollWatch:

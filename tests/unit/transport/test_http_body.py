@@ -37,7 +37,7 @@ def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Channel, Peer]
     peer = Peer(sends)
     parser = RequestParser(b"POST / HTTP/1.1\r\nHost: test\r\n" + head + b"\r\n")
     channel = Channel(peer.as_socket(), parser, HttpLimits(), lambda: None)
-    request = channel.request()
+    request = parser.next_event()
     assert isinstance(request, Request)
     channel.begin_body(request)
     return channel, peer

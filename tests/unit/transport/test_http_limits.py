@@ -43,4 +43,4 @@ def test_each_part_of_an_exchange_has_its_own_pace() -> None:
         pace.moved(100)
         left[part] = (whole_s, pace.left_s)
 
-    assert left == {Part.IDLE: (2, 1), Part.HEADERS: (1, 0), Part.BODY: (3, 3), Part.ANSWER: (4, 4)}
+    assert left == {Part.BODY: (3, 3), Part.ANSWER: (4, 4), Part.LAST: (4, 4)}

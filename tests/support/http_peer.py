@@ -71,6 +71,7 @@ class Peer:
         """`sends` in this order, and then the end of its stream; `accepts` so many bytes at a time, and then any number."""
         self.now_s = 1000.0
         self.received = b""
+        self.waited_s = 0.0
         self.sent_bytes = 0
         self.closed = False
         self._sends, self._accepts = list(sends), list(accepts)
@@ -176,10 +177,11 @@ class Peer:
         self.now_s += pause_s
         return pause_s
 
-    def await_bytes(self, timeout_s: float, arrived: Callable[[float | None], object]) -> None:
+    def await_bytes(self, timeout_s: float, arrived: Callable[[bool], object]) -> None:
         def wait() -> None:
             waited_s = self.wait(READ, timeout_s)
-            in_hub_after(0, lambda: arrived(waited_s))
+            self.waited_s = waited_s or 0.0
+            in_hub_after(0, lambda: arrived(waited_s is not None))
 
         gevent.spawn(wait)
 

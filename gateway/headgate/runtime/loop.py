@@ -221,7 +221,7 @@ class Arrivals:
     it before the descriptor.
     """
 
-    __slots__ = ("_callback", "_is_active", "_loop", "_timer", "_timer_s", "_watcher")
+    __slots__ = ("_callback", "_is_active", "_is_greenlet", "_loop", "_timer", "_timer_s", "_watcher")
 
     def __init__(self, descriptor: int) -> None:
         self._loop = gevent.get_hub().loop
@@ -229,7 +229,7 @@ class Arrivals:
         self._callback: Callable[[bool], object] | None = None
         self._timer: Any = None
         self._timer_s: float | None = None
-        self._is_active = False
+        self._is_active = self._is_greenlet = False
 
     def begin(self, callback: Callable[[bool], object], timeout_s: float | None = None) -> None:
         """Call back in the hub, with True when there may be bytes or the end of the stream, or with False after `timeout_s`."""
@@ -242,42 +242,46 @@ class Arrivals:
             self._watcher.start(self._arrived)
             self._is_active = True
         if self._timer is not None:
-            self._timer.again(self._end, False)
+            self._timer.again(self._end)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait as `begin`; takes at least a turn of the loop."""
         hub = gevent.get_hub()
         self.begin(gevent.getcurrent().switch, timeout_s)
+        self._is_greenlet = True
         try:
             return bool(hub.switch())
         finally:
-            self._callback = None  # the greenlet may have been killed
+            self._callback, self._is_greenlet = None, False  # the greenlet may have been killed
 
     def close(self) -> None:
-        """Stop. A wait ends in the next turn of the loop, as after its time. Idempotent."""
+        """Stop. A waiting greenlet goes on in the next turn of the loop, as after its time. Idempotent."""
         self._watcher.close()
         self._stop_timer()
         self._timer, self._timer_s, self._is_active = None, None, False
-        if self._callback is not None:
-            self._loop.run_callback(self._end, False)
+        if self._is_greenlet:
+            self._loop.run_callback(self._end)
+        else:
+            self._callback = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.close()
 
     def _arrived(self) -> None:
-        if self._callback is None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(True)
+        else:
             self._watcher.stop()
             self._is_active = False
-        else:
-            self._end(True)
 
-    def _end(self, are_there: bool) -> None:
+    def _end(self) -> None:
         callback, self._callback = self._callback, None
         if self._timer is not None:
-            self._timer.stop()
+            self._timer.stop()  # bytes do not stop it, because the next wait usually restarts it before its end
         if callback is not None:
-            callback(are_there)
+            callback(False)
 
 
 def wait_until_writable(descriptor: int, timeout_s: float) -> bool:

@@ -1,8 +1,9 @@
 """The bytes of bodies and answers on one HTTP connection.
 
-It feeds the parser (http_parser.py), and waits for its peer no longer than the `Pace` of each part of an exchange allows
-(http_limits.py). If the peer never delays it, it still lets other greenlets run now and then. A connection is closed unless the
-last body was read to its end, because the start of the next request is unknown. Every method but `begin` switches greenlets.
+It feeds the parser (http_parser.py). The peer may delay a body or an answer for a grace in all, and progress gives time back, a
+second for every `min_bytes_per_s`. So a silent peer is cut off after the grace, a peer slower than the rate a little later, and a
+peer at the rate never. If the peer never delays it, the channel still lets other greenlets run now and then. A connection is
+closed unless the last body was read to its end, because the start of the next request is unknown. Most methods switch greenlets.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import Answer, http_error, last_answer, too_large
-from .http_limits import HttpLimits, Pace, Part
+from .http_limits import HttpLimits
 from .http_parser import BadRequest, ParserState, Request, RequestParser
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
@@ -47,26 +49,36 @@ class BadBody(OSError):
         self.answer = answer
 
 
+class Part(Enum):
+    """The part of an HTTP exchange after the head. The value appears in errors and as the metric's label."""
+
+    BODY = "body"
+    ANSWER = "answer"
+    LAST = "bytes after the last answer"
+
+
 class Channel:
     """See the module. If it is `broken`, no further request can be read."""
 
     __slots__ = (
-        *("_body_bytes", "_chunked_bytes", "_client_waits", "_is_chunked", "_limits", "_pace", "_parser", "_turn_bytes"),
-        *("_waiting", "broken", "part", "peer", "sent_bytes"),
+        *("_body_bytes", "_chunked_bytes", "_client_waits", "_is_chunked", "_turn_bytes", "broken", "left_s", "limits", "parser"),
+        *("part", "peer", "sent_bytes"),
     )
 
-    def __init__(self, peer: PeerSocket, parser: RequestParser, limits: HttpLimits, waiting: Callable[[], object]) -> None:
-        """Calls `waiting` before each wait for the peer."""
-        self.peer, self._parser, self._limits, self._waiting = peer, parser, limits, waiting
+    def __init__(self, peer: PeerSocket, parser: RequestParser, limits: HttpLimits) -> None:
+        self.peer, self.parser, self.limits = peer, parser, limits
         self.part = Part.ANSWER
-        # Of this part; None until we wait for the peer.
-        self._pace: Pace | None = None
+        # How long the peer may still delay this part; None until it has.
+        self.left_s: float | None = None
         self._turn_bytes = self._body_bytes = self._chunked_bytes = self.sent_bytes = 0
         self.broken = self._is_chunked = self._client_waits = False
 
-    def begin(self, part: Part) -> None:
-        """Begin another part of the exchange, with a new pace."""
-        self.part, self._pace = part, None
+    def begin_part(self, part: Part) -> None:
+        """Begin another part of the exchange, for which the peer has its whole time."""
+        self.part, self.left_s = part, None
+
+    def waits(self) -> None:
+        """Called before each wait for the peer."""
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TimeoutError after too long a wait."""
@@ -77,8 +89,7 @@ class Channel:
         except OSError:
             self.broken = True
             raise
-        if self._pace is not None:
-            self._pace.moved(len(data))
+        self._moved(len(data))
         if self.part is Part.BODY:
             self._turn_bytes += len(data)
             if self._turn_bytes >= turn_bytes:
@@ -95,13 +106,13 @@ class Channel:
             except BlockingIOError:
                 # 100 Continue, and an answer that ignores the body, are sent before the body was read.
                 if self.part is not Part.ANSWER:
-                    self.begin(Part.ANSWER)
+                    self.begin_part(Part.ANSWER)
                 sent = self._in_time(WRITE, self.peer.send, rest)
             except OSError:
                 self.broken = True
                 raise
-            if self.part is Part.ANSWER and self._pace is not None:
-                self._pace.moved(sent)
+            if self.part is Part.ANSWER:
+                self._moved(sent)
             left, at = left - sent, at + sent
             self.sent_bytes += sent
             self._turn_bytes += sent
@@ -112,13 +123,13 @@ class Channel:
 
     def begin_body(self, request: Request) -> None:
         """Begin to read the body of this request."""
-        self.begin(Part.BODY)
+        self.begin_part(Part.BODY)
         self._is_chunked, self._client_waits = request.is_chunked, request.expects_continue
         self._body_bytes = self._chunked_bytes = 0
 
     def next_piece(self) -> bytes:
         """Return the next piece of the body; empty at its end. Switches greenlets. Raises OSError, BadBody among them."""
-        parser = self._parser
+        parser = self.parser
         while (event := parser.next_event()) is None:
             if parser.state is ParserState.OVER:
                 raise ConnectionResetError(errno.ECONNRESET, "this body could not be read")
@@ -127,7 +138,7 @@ class Channel:
                 self.send(CONTINUE)
                 self.sent_bytes = sent_bytes
             if self.part is Part.ANSWER:
-                self.begin(Part.BODY)
+                self.begin_part(Part.BODY)
             read_bytes = READ_BYTES if self._is_chunked else TURN_BYTES
             data = self.receive(read_bytes, read_bytes)
             if self._is_chunked:
@@ -142,27 +153,27 @@ class Channel:
             raise BadBody(event.reason, _BAD_BODY)
         assert isinstance(event, bytes)
         self._body_bytes += len(event)
-        if (limit := self._limits.max_body_bytes) is not None and self._body_bytes > limit:
+        if (limit := self.limits.max_body_bytes) is not None and self._body_bytes > limit:
             raise BadBody("too large", too_large(self._body_bytes, limit))
         return event
 
     def read_body(self) -> bytes:
         """Return the rest of the body. Switches greenlets. Raises as `next_piece`."""
-        if (whole := self._parser.whole_body()) is not None:
+        if (whole := self.parser.whole_body()) is not None:
             return whole
         return b"".join(iter(self.next_piece, b""))
 
     @property
     def must_end(self) -> bool:
         """Whether the connection cannot be reused, because too much is unread or the client waits for 100 Continue."""
-        left_bytes = self._parser.left_bytes
+        left_bytes = self.parser.left_bytes
         if self.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
             return True
         return self._client_waits and left_bytes != 0
 
     def finish(self) -> bool:
         """Read the rest of an answered request; return whether the connection can be reused. Switches greenlets."""
-        parser = self._parser
+        parser = self.parser
         if parser.whole_body() is not None:
             return not self.broken
         if self.broken or parser.state is ParserState.OVER or self._client_waits:
@@ -175,7 +186,7 @@ class Channel:
                 if not piece:
                     return True
             if self.part is Part.ANSWER:
-                self.begin(Part.BODY)
+                self.begin_part(Part.BODY)
             self.linger()
         except OSError:
             pass
@@ -192,17 +203,17 @@ class Channel:
     def linger_if_unread(self) -> None:
         """Linger if bytes are unread, as closing would reset the connection. Switches greenlets; raises as `receive`."""
         if not self.broken and is_readable(self.peer.fileno()):
-            self.part, self._pace = Part.LAST, Pace(LINGER_S)
+            self.begin_part(Part.LAST)
             self.linger()
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
         """Move bytes once the socket is ready. Raises TimeoutError if it is not ready in time."""
-        pace = self._pace = self._pace or self.part.pace(self._limits)
-        self._waiting()
+        left_s = self._grace_s if self.left_s is None else self.left_s
+        self.waits()
         waited_s: float | None = 0.0
         while waited_s is not None:
-            waited_s = self.peer.wait(events, pace.left_s) if pace.left_s > 0 else None
-            pace.waited(waited_s or 0.0)
+            waited_s = self.peer.wait(events, left_s) if left_s > 0 else None
+            self.left_s = left_s = left_s - (waited_s or 0.0)
             try:
                 return move(argument)  # also after the time, because after a stall of the process timers run before sockets
             except BlockingIOError:
@@ -216,6 +227,16 @@ class Channel:
         if self.part is Part.ANSWER:
             close_hard(self.peer.fileno())
         raise TimeoutError(errno.ECONNRESET, f"the {self.part.value} took too long")
+
+    @property
+    def _grace_s(self) -> float:
+        if self.part is Part.LAST:
+            return LINGER_S
+        return self.limits.body_deadline_s if self.part is Part.BODY else self.limits.write_deadline_s
+
+    def _moved(self, size_bytes: int) -> None:
+        if self.left_s is not None and self.part is not Part.LAST:
+            self.left_s = min(self._grace_s, self.left_s + size_bytes / self.limits.min_bytes_per_s)
 
     def _give_turn(self) -> None:
         self._turn_bytes = 0

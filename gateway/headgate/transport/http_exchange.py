@@ -8,20 +8,18 @@ connection goes there with the bytes read so far.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from wsgiref.types import WSGIEnvironment
 
 import structlog
 
 from headgate.runtime.log_throttle import LogThrottle
-from headgate.runtime.loop import spawn, unwatch
+from headgate.runtime.loop import unwatch
 from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import Answer, http_error, last_answer, too_large
-from .http_channel import LINGER_S, BadBody, wsgi_input
-from .http_limits import Part
+from .http_channel import LINGER_S, BadBody, Part, wsgi_input
 from .http_parser import BadRequest, ParserState, Request
 from .http_routes import BeginsInHub, RoutedRequest, route_for
 from .http_wsgi import WsgiExchange
@@ -35,10 +33,8 @@ log = structlog.get_logger("headgate.wsgi")
 # In the query of a request with a session. Another process on the port may own that.
 NAMES_SESSION = "sid="
 _log_throttle = LogThrottle()
-_LATE = last_answer("408 Request Timeout", http_error("request_timeout", "the request's headers took too long", retry=True))
+LATE = last_answer("408 Request Timeout", http_error("request_timeout", "the request's headers took too long", retry=True))
 _FAILED = last_answer("500 Internal Server Error", http_error("internal_error", "the server failed; its log says why"))
-
-Outcome = TypeVar("Outcome")
 
 
 # -- in the hub -----------------------------------------------------------------------------------------------------------
@@ -46,51 +42,62 @@ Outcome = TypeVar("Outcome")
 
 def begin(connection: HttpConnection, event: Request | BadRequest | bytes) -> None:
     """Begin to answer a request. Does not switch greenlets."""
-    outcome: Answer | bool | None = False
+    outcome: bool | None = False
     if isinstance(event, Request) and not _is_foreign(connection.server, event):
-        routed = _routed(connection, event)
-        if routed is not None and isinstance(routed.route, BeginsInHub):
-            outcome = _begin_here(connection, routed, routed.route)
+        routed, body = _routed(connection, event), connection.parser.whole_body(takes=False)
+        if routed is not None and isinstance(routed.route, BeginsInHub) and body is not None:
+            outcome = _begin_here(connection, routed, routed.route, body)
     if outcome is False or outcome is None:
-        spawn(connection.serve, partial(answer, connection, event, is_left=outcome is None))
+        connection.go_on(partial(answer, connection, event, is_left=outcome is None))
 
 
-def _begin_here(connection: HttpConnection, routed: RoutedRequest, route: BeginsInHub) -> bool | None:
-    """Begin to answer a request in the hub. Returns True, or leaves it to the greenlet as `BeginsInHub.begin`."""
-    server, parser = connection.server, connection.parser
-    if (body := parser.whole_body(takes=False)) is None:
+def begin_again(connection: HttpConnection, data: bytes) -> bool:
+    """Begin to answer a request like the last one, without parsing it; return False, without an effect, if it cannot."""
+    routed = connection.routed
+    if routed is None or not isinstance(routed.route, BeginsInHub) or (body := connection.parser.repeated(data)) is None:
         return False
+    return _begin_here(connection, routed, routed.route, body) or False
+
+
+def _begin_here(connection: HttpConnection, routed: RoutedRequest, route: BeginsInHub, body: bytes) -> bool | None:
+    """Begin to answer a request in the hub. Returns True, or leaves it to the greenlet as `BeginsInHub.begin`."""
+    server = connection.server
     server.connections.work(connection)  # so that a newer connection of its address does not end it
     try:
-        outcome = _ask(connection, routed, partial(route.begin, routed, body, partial(_answered, connection, routed)))
+        outcome = server.admission.refusal(connection, routed.environ) or route.begin(
+            routed, body, partial(_answered, connection, routed)
+        )
     except OSError:  # the client is gone
         connection.close()
         return True
+    except Exception:  # noqa: BLE001 - it is logged
+        outcome = _failed(routed)
     if connection.is_taken:
         server.on_request()
-    elif isinstance(outcome, Answer) or outcome:
+    elif outcome:
         server.on_request()
         server.answering += 1
-        parser.whole_body()
+        if connection.parser.state is not ParserState.HEAD:
+            connection.parser.whole_body()
         if isinstance(outcome, Answer):
             _answered(connection, routed, outcome)
     else:
-        return outcome
+        return None if outcome is None else False
     return True
 
 
 def _answered(connection: HttpConnection, routed: RoutedRequest, answer: Answer) -> None:
     """Write the answer to a request that began in the hub. In the hub."""
     connection.server.answering -= 1
-    ends = answer.closes or _ends_after(connection.server, routed.head)
+    ends = answer.closes or connection.ends_after(routed.head)
     data = answer.to_bytes(time.time(), close=ends)
     try:
         sent = connection.peer.send(data)
     except OSError:
         sent = 0  # `serve` gets the same error
-    connection.channel.sent_bytes += sent
+    connection.sent_bytes += sent
     if ends or sent < len(data) or connection.parser.held:
-        spawn(connection.serve, partial(_finish, connection, data[sent:], ends))
+        connection.go_on(partial(finish, connection, data[sent:], ends=ends))
     else:
         connection.next_request()
         connection.wait()
@@ -104,47 +111,42 @@ def answer(connection: HttpConnection, event: Request | BadRequest | bytes, *, i
 
     Switches greenlets. Raises OSError if the client is gone.
     """
-    server, channel, parser = connection.server, connection.channel, connection.parser
+    server = connection.server
     if isinstance(event, BadRequest):
         HTTP_ENDED.labels("bad request").inc()
         if (other := event.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
             log.warning("another protocol refused", protocol=other, left_out=left_out)
         code = event.status[4:].lower().replace(" ", "_")
         refusal = last_answer(event.status, http_error(code, event.reason))
-        return _finish(connection, refusal.to_bytes(time.time()), True)
+        return finish(connection, refusal.to_bytes(time.time()), ends=True)
     assert isinstance(event, Request)
     if _is_foreign(server, event) and _hand_over(connection):
         return False
     server.on_request()
     server.connections.work(connection)
-    channel.begin_body(event)
+    connection.begin_body(event)
     server.answering += 1
     try:
         routed = _routed(connection, event)
         if routed is None:
             return _answer_by_application(connection, event, _environ(connection, event))
-        result = None if is_left else _ask(connection, routed, partial(routed.route, routed))
+        result = None if is_left else _ask(connection, routed)
         if connection.is_taken:
             return False
         if result is None:
             return _answer_by_application(connection, event, dict(routed.environ))
-        is_whole = parser.state is ParserState.WHOLE
-        ends = _ends_after(server, event) or result.closes or (not is_whole and channel.must_end)
-        channel.send(result.to_bytes(time.time(), close=ends))
-        return (is_whole or channel.finish()) and not ends
+        is_whole = connection.parser.state is ParserState.WHOLE
+        ends = connection.ends_after(event) or result.closes or (not is_whole and connection.must_end)
+        connection.send(result.to_bytes(time.time(), close=ends))
+        return (is_whole or connection.finish()) and not ends
     finally:
         server.answering -= 1
 
 
-def answer_late(connection: HttpConnection) -> bool:
-    """Answer half a head whose rest has not come in time. Returns False. Switches greenlets."""
-    return _finish(connection, _LATE.to_bytes(time.time()), True)
-
-
-def _finish(connection: HttpConnection, rest: bytes, ends: bool) -> bool:
-    """Write the rest of an answer; return whether the connection goes on."""
-    connection.channel.begin(Part.ANSWER)
-    connection.channel.send(rest)
+def finish(connection: HttpConnection, rest: bytes, *, ends: bool) -> bool:
+    """Write the rest of an answer; return whether the connection goes on. Switches greenlets."""
+    connection.begin_part(Part.ANSWER)
+    connection.send(rest)
     return not ends
 
 
@@ -165,29 +167,29 @@ def _hand_over(connection: HttpConnection) -> bool:
 
 def _answer_by_application(connection: HttpConnection, request: Request, environ: WSGIEnvironment) -> bool:
     """Answer a request by the application; return whether the connection can be reused."""
-    server, channel, limit = connection.server, connection.channel, connection.server.admission.limits.max_body_bytes
-    environ["wsgi.input"] = wsgi_input(channel.next_piece)
-    ends_after = lambda: connection.is_reserved or _ends_after(server, request)  # noqa: E731
-    exchange = WsgiExchange(connection.write, channel, request, environ, ends_after)
-    began_s, sent_bytes = time.monotonic(), channel.sent_bytes
+    server, limit = connection.server, connection.limits.max_body_bytes
+    environ["wsgi.input"] = wsgi_input(connection.next_piece)
+    exchange = WsgiExchange(connection, request, environ)
+    began_s, sent_bytes = time.monotonic(), connection.sent_bytes
     try:
         refusal = server.admission.refusal(connection, environ)
         if refusal is None and limit is not None and request.body_bytes > limit:
             refusal = too_large(request.body_bytes, limit)
         exchange.run(server.application if refusal is None else refusal.__call__)
-        if not (exchange.is_begun or connection.is_taken or channel.broken):  # the client would read the next answer as this one
+        if not (exchange.is_begun or connection.is_taken or connection.broken):
+            # The client would read the next answer as this one.
             raise RuntimeError("the application did not call start_response")
     except Exception as error:
         exchange.ends = True
-        fault = error.answer if isinstance(error, BadBody) else None if channel.broken else _FAILED
+        fault = error.answer if isinstance(error, BadBody) else None if connection.broken else _FAILED
         if fault is _FAILED:
             log.exception("application failed", path=request.path)
         if fault is not None and not (connection.is_taken or exchange.is_begun):
             connection.write(fault.to_bytes(time.time()))
     finally:
         if server.access_log is not None:
-            server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
-    return not connection.is_taken and channel.finish() and not exchange.ends
+            server.access_log(exchange, connection.sent_bytes - sent_bytes, time.monotonic() - began_s)
+    return not connection.is_taken and connection.finish() and not exchange.ends
 
 
 # -- in both --------------------------------------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def _routed(connection: HttpConnection, request: Request) -> RoutedRequest | Non
         else:
             route = None if connection.is_reserved else route_for(connection.server.routes, request)
             environ = {} if route is None else _environ(connection, request)
-            routed = None if route is None else RoutedRequest(lambda: connection.channel.read_body(), request, route, environ)
+            routed = None if route is None else RoutedRequest(connection.read_body, request, route, environ)
         connection.routed = routed
     return routed
 
@@ -213,22 +215,21 @@ def _environ(connection: HttpConnection, request: Request) -> WSGIEnvironment:
     return environ
 
 
-def _ask(connection: HttpConnection, routed: RoutedRequest, call: Callable[[], Outcome]) -> Answer | Outcome:
-    """Return the outcome of a route, or the answer that refuses the request. Raises OSError if the client is gone."""
+def _ask(connection: HttpConnection, routed: RoutedRequest) -> Answer | None:
+    """Return the answer of a route, or the one that refuses the request. Raises OSError if the client is gone."""
     try:
-        return connection.server.admission.refusal(connection, routed.environ) or call()
+        return connection.server.admission.refusal(connection, routed.environ) or routed.route(routed)
     except OSError:
         raise
-    except Exception:
-        log.exception("route failed", path=routed.head.path)
-        return _FAILED
+    except Exception:  # noqa: BLE001 - it is logged
+        return _failed(routed)
+
+
+def _failed(routed: RoutedRequest) -> Answer:
+    log.exception("route failed", path=routed.head.path)
+    return _FAILED
 
 
 def _is_foreign(server: HTTPServer, request: Request) -> bool:
     """Return whether another process may own the session of a request."""
     return server.to_owner is not None and NAMES_SESSION in request.query
-
-
-def _ends_after(server: HTTPServer, request: Request) -> bool:
-    """Return whether a connection ends with an answer that begins now."""
-    return request.ends or server.is_leaving or server.is_closed or not server.admission.limits.keep_alive_s

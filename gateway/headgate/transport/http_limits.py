@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from headgate.settings.settings import DEFAULTS, Settings
 
@@ -42,39 +41,3 @@ class HttpLimits:
         if settings.dev:
             values["max_connections_per_address"] = 0  # all clients are on one machine
         return cls(header_deadline_s=settings.handshake_deadline_s, max_body_bytes=None, **values)
-
-
-class Pace:
-    """How long a peer may still delay one message (`left_s` of `grace_s`).
-
-    Progress gives time back, a second for every `bytes_per_s` bytes. So a silent peer is cut off after `grace_s`, a peer slower
-    than the rate a little later, and a peer at the rate never.
-    """
-
-    __slots__ = ("_bytes_per_s", "_grace_s", "left_s")
-
-    def __init__(self, grace_s: float, bytes_per_s: float | None = None) -> None:
-        """With `bytes_per_s` None, `grace_s` is a deadline for the whole message."""
-        self._grace_s = self.left_s = grace_s
-        self._bytes_per_s = bytes_per_s
-
-    def waited(self, seconds: float) -> None:
-        """Count time spent waiting for the peer."""
-        self.left_s -= seconds
-
-    def moved(self, size_bytes: int) -> None:
-        """Count bytes sent or accepted by the peer."""
-        if self._bytes_per_s is not None:
-            self.left_s = min(self._grace_s, self.left_s + size_bytes / self._bytes_per_s)
-
-
-class Part(Enum):
-    """The part of an HTTP exchange after the head. The value appears in errors and as the metric's label."""
-
-    BODY = "body"
-    ANSWER = "answer"
-    LAST = "bytes after the last answer"
-
-    def pace(self, limits: HttpLimits) -> Pace:
-        """Return how long the peer may delay a body or an answer."""
-        return Pace(limits.body_deadline_s if self is Part.BODY else limits.write_deadline_s, limits.min_bytes_per_s)

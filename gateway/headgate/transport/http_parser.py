@@ -158,6 +158,18 @@ class RequestParser:
             return None
         return self._refuse(BadRequest(BAD_REQUEST, "the request ends too early"))
 
+    def repeated(self, data: bytes) -> bytes | None:
+        """Return the body in `data` if it is one whole request with the last head, apart from the length of the body.
+
+        Parses nothing. Otherwise, or in the middle of a request, returns None.
+        """
+        before, behind = self._before, self._behind
+        if self.held or self.state is not ParserState.HEAD or not (before and data.startswith(before)):
+            return None
+        end = data.find(b"\r", len(before), len(before) + _MAX_LENGTH_DIGITS + 1)
+        digits, body = data[len(before) : end], data[end + len(behind) :]
+        return body if digits.isdigit() and data.startswith(behind, end) and len(body) == int(digits) else None
+
     def whole_body(self, *, takes: bool = True) -> bytes | None:
         """Return the rest of the body and go to the end of the request, unless not `takes`; None if the body is incomplete."""
         held, left = self.held, self._left

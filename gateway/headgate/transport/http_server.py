@@ -212,7 +212,7 @@ def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:
     began_s = time.monotonic()
     within_s = max(within_s, LAST_REQUESTS_S)
     while (elapsed_s := time.monotonic() - began_s) < within_s and any(
-        server.answering or (elapsed_s < LAST_REQUESTS_S and not all(each.has_answered for each in server.connections))
+        server.answering or (elapsed_s < LAST_REQUESTS_S and not all(each.sent_bytes for each in server.connections))
         for server in servers
     ):
         sleep(_POLL_S)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from wsgiref.types import WSGIEnvironment
 
 from .http_answers import http_date
-from .http_channel import Channel
 from .http_parser import Request, list_of
+
+if TYPE_CHECKING:
+    from .http_connection import HttpConnection
 
 Headers: TypeAlias = list[tuple[str, str]]
 ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]"
@@ -30,20 +32,12 @@ class WsgiExchange:
     """
 
     __slots__ = (
-        *("_ends_after", "_channel", "_is_chunked", "_left_bytes", "_request", "_result", "_send"),
+        *("_connection", "_is_chunked", "_left_bytes", "_request", "_result"),
         *("ends", "environ", "headers", "is_begun", "status"),
     )
 
-    def __init__(
-        self,
-        send: Callable[[bytes], object],
-        channel: Channel,
-        request: Request,
-        environ: WSGIEnvironment,
-        ends_after: Callable[[], bool],
-    ) -> None:
-        """`send` writes bytes and switches greenlets. `ends_after` returns whether an answer begun now ends the connection."""
-        self._send, self._channel, self._request, self.environ, self._ends_after = send, channel, request, environ, ends_after
+    def __init__(self, connection: HttpConnection, request: Request, environ: WSGIEnvironment) -> None:
+        self._connection, self._request, self.environ = connection, request, environ
         self.status, self.headers = "", Headers()
         self.is_begun = self.ends = self._is_chunked = False
         # What is left of the Content-Length; None without one.
@@ -60,7 +54,7 @@ class WsgiExchange:
             if self.status and not self.is_begun:
                 self.write(b"")
             if self._is_chunked:
-                self._send(b"0\r\n\r\n")
+                self._connection.write(b"0\r\n\r\n")
             if self._left_bytes:
                 self.ends = True  # the client waits for the rest
         finally:
@@ -99,9 +93,9 @@ class WsgiExchange:
         elif self._is_chunked and data:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if head and len(data) > _WITH_HEAD_BYTES:
-            self._send(head)
+            self._connection.write(head)
             head = b""
-        self._send(head + data if head else data)
+        self._connection.write(head + data if head else data)
 
     def _head(self) -> bytes:
         """Return status line and headers, including those for framing and the connection."""
@@ -135,7 +129,7 @@ class WsgiExchange:
                 self.ends = True
         if not has_date:
             headers.append(("Date", http_date(time.time())))
-        self.ends = self.ends or self._ends_after() or self._channel.must_end
+        self.ends = self.ends or self._connection.ends_after(self._request) or self._connection.must_end
         if self.ends or not is_1_1:
             headers.append(("Connection", "close" if self.ends else "keep-alive"))
         lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), "", ""]

@@ -1,8 +1,8 @@
 """The non-blocking socket of an HTTP connection, and the wait for its peer. Only this file uses gevent's TLS.
 
 `recv` and `send` move as many bytes as they can now, or raise BlockingIOError. `wait` waits until they can continue and returns
-the seconds, or None after the timeout; `await_bytes` calls back with them. Only `wait` switches greenlets. Call `stop` before the
-descriptor is closed or given away.
+the seconds, or None after the timeout. `await_bytes` calls back instead, with whether it was in time; the seconds are `waited_s`.
+Only `wait` switches greenlets. Call `stop` before the descriptor is closed or given away.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ ClientSocket: TypeAlias = NativeSocket | TlsSocket
 class PeerSocket:
     """See the module."""
 
-    __slots__ = ("_arrivals", "fileno", "recv", "send", "sock")
+    __slots__ = ("_arrivals", "_began_s", "fileno", "recv", "send", "sock")
 
     def __init__(self, sock: ClientSocket) -> None:
         self.sock = sock
@@ -86,15 +86,20 @@ class PeerSocket:
         self.send: Callable[[ReadableBuffer], int] = sock.send
         self.fileno: Callable[[], int] = sock.fileno
         self._arrivals: Arrivals | None = None
+        self._began_s = monotonic()
 
     def wait(self, events: int, timeout_s: float) -> float | None:
         began_s = monotonic()
         in_time = wait_until_writable(self.fileno(), timeout_s) if events == WRITE else self._reader().wait(timeout_s)
         return monotonic() - began_s if in_time else None
 
-    def await_bytes(self, timeout_s: float, arrived: Callable[[float | None], object]) -> None:
-        began_s = monotonic()
-        self._reader().begin(lambda in_time: arrived(monotonic() - began_s if in_time else None), timeout_s)
+    def await_bytes(self, timeout_s: float, arrived: Callable[[bool], object]) -> None:
+        self._began_s = monotonic()
+        (self._arrivals or self._reader()).begin(arrived, timeout_s)
+
+    @property
+    def waited_s(self) -> float:
+        return monotonic() - self._began_s
 
     def stop(self) -> None:
         if self._arrivals is not None:

@@ -203,10 +203,10 @@ def test_a_connection_that_has_had_an_answer_keeps_no_process_from_its_end(one: 
     """Its client knows that an idle connection may end."""
     peer = one.connect(b"")
     turn()
-    assert not all(each.has_answered for each in one.server.connections)
+    assert not all(each.sent_bytes for each in one.server.connections)
     peer.sendall(asking())
     hears(peer, b"one")
-    assert all(each.has_answered for each in one.server.connections)
+    assert all(each.sent_bytes for each in one.server.connections)
 
 
 def test_the_next_connection_is_left_to_others_for_a_while(one: Process) -> None:

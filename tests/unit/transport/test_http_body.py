@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.transport.http_channel import CONTINUE, MAX_DISCARD_BYTES, MAX_LINGER_BYTES, BadBody, Channel, wsgi_input
-from headgate.transport.http_limits import HttpLimits, Part
+from headgate.transport.http_channel import CONTINUE, MAX_DISCARD_BYTES, MAX_LINGER_BYTES, BadBody, Channel, Part, wsgi_input
+from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_parser import Request, RequestParser
 from tests.support.http_peer import Pause, Peer, Reset
 
@@ -36,7 +36,7 @@ def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Channel, Peer]
     """Return a connection to a peer that has sent this head, and sends the rest."""
     peer = Peer(sends)
     parser = RequestParser(b"POST / HTTP/1.1\r\nHost: test\r\n" + head + b"\r\n")
-    channel = Channel(peer.as_socket(), parser, HttpLimits(), lambda: None)
+    channel = Channel(peer.as_socket(), parser, HttpLimits())
     request = parser.next_event()
     assert isinstance(request, Request)
     channel.begin_body(request)
@@ -90,7 +90,7 @@ def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_aga
     for head, sent in ((b"Content-Length: 1000\r\n", b"x" * 1000), (CHUNKED, chunks(400, 600))):
         channel, peer = incoming(head, sent + b"the next request")
         assert channel.finish()
-        assert (channel._parser.held, peer.shut) == (b"the next request", False)
+        assert (channel.parser.held, peer.shut) == (b"the next request", False)
 
 
 @pytest.mark.parametrize(

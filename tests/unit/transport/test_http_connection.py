@@ -286,6 +286,11 @@ class TestDeadlines:
         assert peer.bodies == [b"x" * 54_000]
         assert peer.now_s > 1000 + 50 * LIMITS.body_deadline_s
 
+    def test_no_peer_saves_time_up_with_what_it_has_sent(self, exchange: Exchange) -> None:
+        """A megabyte does not buy an hour of silence after it."""
+        peer = exchange.with_(ECHO + b"Content-Length: 1500000\r\n\r\n", Pause(1), b"x" * 1_000_000, FOREVER)
+        assert peer.now_s == 1001 + LIMITS.body_deadline_s
+
     def test_the_time_that_an_application_takes_does_not_count(self, exchange: Exchange) -> None:
         """Neither before it reads the body nor between two pieces of its answer."""
         peer = Peer([ECHO + b"Content-Length: 2\r\nConnection: close\r\n\r\n", Pause(9), b"{}"])

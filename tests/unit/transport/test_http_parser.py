@@ -365,8 +365,13 @@ def test_a_head_that_is_not_parsed_again_means_what_it_means_when_it_is(
         while parser.next_event() is not END:
             pass
         parser.next_request()
+        request = one(block)
+        for size in (0, 5, 7):
+            if (body := parser.repeated(block + b"x" * size)) is not None:
+                assert isinstance(request, Request)
+                assert len(body) == size == request.body_bytes
         parser.feed(block)
-        assert parser.next_event() == one(block)
+        assert parser.next_event() == request
 
 
 def test_a_whole_body_can_be_seen_before_it_is_taken() -> None:
@@ -388,6 +393,14 @@ def test_a_head_that_is_the_same_is_the_same_object() -> None:
         assert parser.next_event() is END
         parser.next_request()
     assert found[0][0] is found[1][0]
+    assert parser.repeated(request_of()) is None  # its end is not told by a length
+    parser.feed(request_of("Content-Length: 1") + b"a")
+    assert isinstance(parser.next_event(), Request)
+    other = request_of("Content-Length: 2")
+    assert parser.repeated(other + b"bc") is None  # this one is not over yet
+    assert parser.whole_body() == b"a"
+    parser.next_request()
+    assert [parser.repeated(other + body) for body in (b"bc", b"b", b"bcd")] == [b"bc", None, None]
     assert [is_like for _, is_like in found] == [False, True, True, False]
 
 

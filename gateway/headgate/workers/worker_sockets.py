@@ -1,14 +1,13 @@
 """A Unix socket for each worker, in a private folder, for messages between the workers of a process manager.
 
-A message is one byte for its kind, four for its length, and that many bytes. A connection is sent with the first byte of a
-message that has the bytes already read. Every wait has a deadline.
+A message is one byte for its kind, and the bytes until its sender ends it. A connection is sent with the first byte of a message
+that has the bytes already read. Every wait has a deadline.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,6 @@ ANSWER_S = 1.0
 # The client of a connection waits up to this long.
 HAND_OVER_S = 2.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-_HEAD = struct.Struct("!cI")
 _BACKLOG = 1024
 
 log = structlog.get_logger("headgate.workers")
@@ -66,14 +64,12 @@ class WorkerSocket:
             with connection, deadline(HAND_OVER_S):
                 received, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
                 descriptor = descriptors[0] if descriptors else None
-                while len(received) < _HEAD.size:
-                    received += _more(connection)
-                kind, size = _HEAD.unpack_from(received)
-                if size > MAX_MESSAGE_BYTES:
-                    return
-                message = bytearray(received[_HEAD.size :])
-                while len(message) < size:
-                    message += _more(connection)
+                message = bytearray(received)
+                while part := connection.recv(65536):
+                    message += part
+                    if len(message) > MAX_MESSAGE_BYTES:
+                        return
+                kind = bytes(message[:1])
                 if kind == CONNECTION and descriptor is not None:
                     # This fails if the other worker no longer waits and serves the connection itself.
                     connection.sendall(TAKEN)
@@ -82,7 +78,7 @@ class WorkerSocket:
                     connection.sendall(self._answer(kind))
             if is_taken:
                 taken, descriptor = descriptor, None
-                self._adopt(taken, bytes(message))  # type: ignore[arg-type]
+                self._adopt(taken, bytes(message[1:]))  # type: ignore[arg-type]
         except (OSError, TimeoutError):
             pass  # the other worker is gone or no longer waits
         finally:
@@ -101,12 +97,9 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
         try:
             with deadline(within_s):
                 connection.connect(str(path))
-                whole = _HEAD.pack(kind, len(message)) + message
-                if descriptor is None:
-                    connection.sendall(whole)
-                else:
-                    sent = socket.send_fds(connection, [whole], [descriptor])
-                    connection.sendall(whole[sent:])
+                whole = kind + message
+                sent = 0 if descriptor is None else socket.send_fds(connection, [whole], [descriptor])
+                connection.sendall(whole[sent:])
                 connection.shutdown(socket.SHUT_WR)
                 while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
                     answer += part
@@ -127,9 +120,3 @@ def _has_answered(connection: socket.socket) -> bool:
         return connection.recv(len(TAKEN)) == TAKEN
     except OSError:
         return False
-
-
-def _more(connection: socket.socket) -> bytes:
-    if not (part := connection.recv(65536)):
-        raise ConnectionResetError("a message ended too early")
-    return part

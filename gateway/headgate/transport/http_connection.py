@@ -93,7 +93,7 @@ class HttpConnection(Channel):
                 self._end_late()
                 return
         except OSError:
-            self._end()
+            self.end()
             return
         else:
             if self._is_idle:
@@ -104,7 +104,7 @@ class HttpConnection(Channel):
                 self.parser.feed(data)
                 event = self.parser.next_event()
             elif (event := self.parser.end()) is None:
-                self._end()
+                self.end()
                 return
         if event is None:
             self._until_late_s -= self.peer.waited_s if in_time else 0.0
@@ -118,9 +118,10 @@ class HttpConnection(Channel):
         if self.parser.held:
             self.go_on(partial(http_exchange.finish, self, http_exchange.LATE.to_bytes(time.time()), ends=True))
         else:
-            self._end()
+            self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the connection, in the hub."""
         if self._is_adopted or self._rest is not None:
             self.go_on(_end_it)
         else:
@@ -210,6 +211,8 @@ class HttpConnection(Channel):
         self.is_taken = True
         self.routed = None
         self.server.connections.close(self)
+        if self._rest is not None:
+            self.go_on(_end_it)
 
 
 def _end_it() -> bool:

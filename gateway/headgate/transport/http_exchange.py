@@ -68,7 +68,7 @@ def _begin_here(connection: HttpConnection, routed: RoutedRequest, route: Begins
             routed, body, partial(_answered, connection, routed)
         )
     except OSError:  # the client is gone
-        connection.close()
+        connection.end()
         return True
     except Exception:  # noqa: BLE001 - it is logged
         outcome = _failed(routed)

@@ -1,5 +1,6 @@
 """The first request of a connection: a route without waits is asked at once, and any other request goes to a handler."""
 
+import gc
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -128,6 +129,18 @@ def test_any_other_request_is_the_applications(door: Door, sent: bytes) -> None:
     """Its handler begins with the bytes that have been read."""
     assert door.connect(sent).recv(1000).endswith(b"through")
     assert not door.asked
+
+
+@pytest.mark.parametrize("fault", [None, ConnectionResetError("gone")], ids=["taken", "gone"])
+def test_a_later_request_that_is_answered_in_the_hub_leaves_no_greenlet_behind(door: Door, fault: Exception | None) -> None:
+    """The greenlet of an earlier one rests, and ends when the socket is a WebSocket's, or the client is gone."""
+    peer = door.connect(ELSEWHERE)
+    assert peer.recv(1000).endswith(b"through")
+    resting = [each for each in gc.get_objects() if isinstance(each, gevent.Greenlet) and each]
+    door.fault, door.takes = fault, fault is None
+    peer.sendall(ASK + b"\r\n")
+    until(lambda: any(each.dead for each in resting))
+    assert (door.hubs, peer.recv(100), door.connections) == ([True], b"" if fault else b"the answer", 0)
 
 
 def test_a_request_that_is_not_there_as_a_whole_is_read_by_a_handler(door: Door) -> None:

@@ -11,9 +11,10 @@ An incoming message starts as an HTTP request:
 
     http_server    the server, which accepts connections (their sockets are in peer_socket)
     http_admission   admits them while there is room (descriptors, peer_address)
-    http_connection  one HTTP connection; answers a WebSocket's first request without a greenlet
+    http_connection  one HTTP connection; waits for its requests without a greenlet
     http_parser      turns bytes into requests; nothing else parses HTTP
-    http_channel     requests in and answers out, each part within its deadline (http_limits)
+    http_exchange    answers a request, without a greenlet if its route needs no wait
+    http_channel     bodies in and answers out, each within its deadline (http_limits)
     http_routes      requests answered below WSGI, with http_answers
     http_wsgi        answers one request by the WSGI application
     engine         Engine.IO handshakes, polls and bodies (engineio_http), for the pages that may connect (cors)

@@ -6,10 +6,7 @@ Redis and our files, and below these for requests of health pages.
 
 from __future__ import annotations
 
-import os
 import resource
-
-from headgate.runtime.loop import native_close
 
 MAX_OWN_DESCRIPTORS = 32
 # A gateway needs this many while it reconnects to Redis. An idle one holds fewer.
@@ -25,19 +22,11 @@ def descriptor_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def has_room(listener_fd: int) -> bool | None:
-    """Return whether a client may have the next descriptor, or None if there is none at all.
-
-    A duplicate of `listener_fd` shows the number of the next one.
-    """
+def is_for_clients(descriptor: int) -> bool:
+    """Return whether a client may keep the descriptor that it has been given."""
     if (limit := descriptor_limit()) is None:
         return True
-    try:
-        free = os.dup(listener_fd)
-    except OSError:
-        return None
-    native_close(free)
-    return free < limit - min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // SHARE)) - places()
+    return descriptor < limit - min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // SHARE)) - places()
 
 
 def places() -> int:

@@ -8,7 +8,6 @@ otherwise. When the places are taken, too, connections in them that wait for the
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ import structlog
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_ENDED
 
-from .descriptors import descriptor_limit, has_room, places
+from .descriptors import descriptor_limit, places
 from .http_answers import Answer, no_room
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
@@ -121,31 +120,26 @@ class HttpAdmission:
     def __init__(self, limits: HttpLimits, pause: Callable[[float], object]) -> None:
         self.limits, self._pause = limits, pause
         self.connections = HttpConnections()
-        self._places_were_taken = False
+        # Whether the last connection got a descriptor that is not for clients.
+        self._is_short = self._places_were_taken = False
         self._log_throttle = LogThrottle(every_s=EXHAUSTED_LOG_S)
 
-    def room_for_next(self, listener_fd: int) -> bool | None:
-        """Return whether there is room for the next connection; False for only a reserved place; None for no room at all."""
-        if room := has_room(listener_fd):
-            return True
+    def may_accept(self) -> bool:
+        """Return whether to accept another connection; if not, accepts nothing for a moment, because all places are taken."""
         taken = self.connections.count_at(RESERVED)
-        if room is not None and taken < places():
+        if not self._is_short or taken < max(places(), 1):
             self._places_were_taken = False
-            return False
-        if not taken:
-            self.exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
-            return None
-        if self._places_were_taken:
-            # End half of them. They close while we pause.
-            while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
-                pass
-        self._places_were_taken = not self._places_were_taken
-        self._pause(PLACES_TAKEN_PAUSE_S)
-        return None
+            return True
+        self._free_places(taken)
+        return False
 
-    def take_in(self, connection: HttpConnection, address: object, *, has_room: bool = True) -> Answer | None:
-        """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None."""
-        if not has_room:
+    def take_in(self, connection: HttpConnection, address: object, *, is_for_clients: bool = True) -> Answer | None:
+        """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None.
+
+        It gets a reserved place if its descriptor is not for clients.
+        """
+        self._is_short = not is_for_clients
+        if not is_for_clients:
             self._take_reserved_place(connection)
             return None
         key = address_key(str(address[0])) if isinstance(address, tuple) and not self.limits.proxies else None
@@ -196,10 +190,21 @@ class HttpAdmission:
 
     def exhausted(self, error: OSError) -> None:
         """Called when there is no descriptor or no memory. Accepts nothing for a while."""
+        if taken := self.connections.count_at(RESERVED):
+            self._free_places(taken)
+            return
         ACCEPT_FAILURES.inc()
         if self._log_throttle.due("exhausted") is not None:
             log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
         self._pause(ACCEPT_AGAIN_S)
+
+    def _free_places(self, taken: int) -> None:
+        """Accept nothing for a moment, the second time in a row after ending half of the connections in reserved places."""
+        if self._places_were_taken:
+            while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
+                pass
+        self._places_were_taken = not self._places_were_taken
+        self._pause(PLACES_TAKEN_PAUSE_S)
 
     def _take_reserved_place(self, connection: HttpConnection) -> None:
         if self._log_throttle.due("reserved") is not None:

@@ -17,6 +17,7 @@ from wsgiref.types import WSGIApplication
 from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, sleep
 from headgate.runtime.metrics import HTTP_CONNECTIONS
 
+from .descriptors import is_for_clients
 from .http_admission import EXHAUSTED, HttpAdmission
 from .http_connection import HttpConnection
 from .http_limits import BACKLOG, HttpLimits
@@ -145,7 +146,7 @@ class HTTPServer:
             if self.leave_s is not None and (pause_s := self.leave_s()):
                 self._pause(pause_s)
                 return
-            if (has_room := self.admission.room_for_next(self.socket.fileno())) is None:
+            if not self.admission.may_accept():
                 return
             try:
                 # What `accept` calls. `accept` would put a cooperative socket around the descriptor, unused, for 9 µs.
@@ -159,7 +160,7 @@ class HTTPServer:
                 continue  # the client is gone, or a packet filter refuses it
             sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
             sock.setblocking(False)
-            self._take_in(sock, address, has_room)
+            self._take_in(sock, address)
 
     def adopt(self, descriptor: int, received: bytes) -> None:
         """Take over a connection from the process that accepted it, with the bytes that it read."""
@@ -172,15 +173,14 @@ class HTTPServer:
             return
         self._take_in(sock, address, received=received, is_adopted=True)
 
-    def _take_in(
-        self, sock: NativeSocket, address: object, has_room: bool = True, *, received: bytes = b"", is_adopted: bool = False
-    ) -> None:
+    def _take_in(self, sock: NativeSocket, address: object, *, received: bytes = b"", is_adopted: bool = False) -> None:
         try:
             peer = PeerSocket(sock if self._tls is None else with_tls(sock, self._tls))
         except OSError:  # its peer has gone
             return
         connection = HttpConnection(self, peer, address, received, is_adopted=is_adopted)
-        if (refusal := self.admission.take_in(connection, address, has_room=has_room)) is not None:
+        may_stay = is_adopted or is_for_clients(connection.fileno())
+        if (refusal := self.admission.take_in(connection, address, is_for_clients=may_stay)) is not None:
             with suppress(OSError):
                 peer.send(refusal.to_bytes(time.time()))
                 peer.recv(_READ_BYTES)  # closing with a request unread would discard the answer

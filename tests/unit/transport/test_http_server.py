@@ -43,13 +43,13 @@ class Connection(HttpConnection):
 
     def __init__(self) -> None:
         self.is_reserved = False
-        self.ours, self.peer = socket.socketpair()
-        self.peer.setblocking(False)
+        self.ours, self.far = socket.socketpair()
+        self.far.setblocking(False)
         self.fileno = self.ours.fileno
 
     def close(self) -> None:
         self.ours.close()
-        self.peer.close()
+        self.far.close()
 
 
 class Door:
@@ -59,7 +59,7 @@ class Door:
         self.pauses: list[float] = []
         self.admission = HttpAdmission(HttpLimits(**limits), self.pauses.append)
         self.taken: list[Connection] = []
-        self._listener = socket.socket()
+        self.is_full = False
 
     @property
     def connections(self) -> Any:
@@ -67,10 +67,9 @@ class Door:
 
     def come(self, address: str = ONE) -> Answer | None:
         """Have a connection come, which is the last of `taken` then; return the answer that refuses it."""
-        has_room = self.admission.room_for_next(self._listener.fileno())
-        assert has_room is not None
+        assert self.admission.may_accept()
         self.taken.append(Connection())
-        return self.admission.take_in(self.taken[-1], (address, 5), has_room=has_room)
+        return self.admission.take_in(self.taken[-1], (address, 5), is_for_clients=not self.is_full)
 
     def take(self, address: str = ONE) -> Connection:
         """Have a connection come, and be taken in."""
@@ -79,7 +78,7 @@ class Door:
 
     def cannot_accept(self) -> bool:
         """Return whether the next connection has to wait to be accepted."""
-        return self.admission.room_for_next(self._listener.fileno()) is None
+        return not self.admission.may_accept()
 
     def over(self, connection: Connection) -> None:
         self.connections.close(connection)
@@ -87,12 +86,11 @@ class Door:
     @property
     def ended(self) -> list[bool]:
         """Which connections the server has ended."""
-        return [ended(connection.peer) for connection in self.taken]
+        return [ended(connection.far) for connection in self.taken]
 
     def close(self) -> None:
         for connection in self.taken:
             connection.close()
-        self._listener.close()
 
 
 OpenDoor = Callable[..., Door]
@@ -242,9 +240,10 @@ class TestReservedPlaces:
     @pytest.fixture
     def full(self, open_door: OpenDoor, monkeypatch: pytest.MonkeyPatch) -> Door:
         """A door with three reserved places, and no room otherwise."""
-        monkeypatch.setattr(http_admission, "has_room", lambda listener_fd: False)
         monkeypatch.setattr(http_admission, "places", lambda: 3)
-        return open_door()
+        door = open_door()
+        door.is_full = True
+        return door
 
     @pytest.mark.parametrize("path", ["/livez", "/healthz", "/metrics"])
     def test_a_health_page_is_answered(self, full: Door, path: str) -> None:
@@ -282,14 +281,13 @@ class TestReservedPlaces:
             full.cannot_accept()
         assert full.ended == [False, True, False]
 
-    def test_nothing_is_accepted_for_a_while_without_any_descriptor(self, full: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_accepted_for_a_while_without_any_descriptor(self, full: Door) -> None:
         """Other code has the last one. A peer in a place makes room first."""
         full.take()
-        monkeypatch.setattr(http_admission, "has_room", lambda listener_fd: None)
-        failures = ACCEPT_FAILURES._value.get()
-        assert full.cannot_accept()
+        failures, error = ACCEPT_FAILURES._value.get(), OSError(errno.EMFILE, "none left")
+        full.admission.exhausted(error)
         full.over(full.taken[0])
-        assert full.cannot_accept()
+        full.admission.exhausted(error)
         assert (full.pauses, ACCEPT_FAILURES._value.get()) == ([PLACES_TAKEN_PAUSE_S, ACCEPT_AGAIN_S], failures + 1)
 
 

@@ -82,42 +82,18 @@ class Channel:
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; empty at the end. Switches greenlets. Raises OSError, and TimeoutError after too long a wait."""
-        try:
-            data = self.peer.recv(size)
-        except BlockingIOError:
-            data = self._in_time(READ, self.peer.recv, size)
-        except OSError:
-            self.broken = True
-            raise
-        self._moved(len(data))
-        if self.part is Part.BODY:
-            self._turn_bytes += len(data)
-            if self._turn_bytes >= turn_bytes:
-                self._give_turn()
+        data: bytes = self._in_time(READ, self.peer.recv, size)
+        self._moved(len(data), turn_bytes if self.part is Part.BODY else None)
         return data
 
     def send(self, data: bytes) -> None:
         """Write a piece of the answer. Switches greenlets. Raises as `receive`."""
         left, at = len(data), 0
         while left:
-            rest = memoryview(data)[at:] if at else data
-            try:
-                sent = self.peer.send(rest)
-            except BlockingIOError:
-                # 100 Continue, and an answer that ignores the body, are sent before the body was read.
-                if self.part is not Part.ANSWER:
-                    self.begin_part(Part.ANSWER)
-                sent = self._in_time(WRITE, self.peer.send, rest)
-            except OSError:
-                self.broken = True
-                raise
-            if self.part is Part.ANSWER:
-                self._moved(sent)
+            sent: int = self._in_time(WRITE, self.peer.send, memoryview(data)[at:] if at else data)
             left, at = left - sent, at + sent
             self.sent_bytes += sent
-            self._turn_bytes += sent
-            if self._turn_bytes >= TURN_BYTES:
-                self._give_turn()
+            self._moved(sent, TURN_BYTES)
 
     # -- bodies ---------------------------------------------------------------------------------------------------------
 
@@ -207,20 +183,25 @@ class Channel:
             self.linger()
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
-        """Move bytes once the socket is ready. Raises TimeoutError if it is not ready in time."""
-        left_s = self._grace_s if self.left_s is None else self.left_s
-        self.waits()
+        """Move bytes, as soon as the socket is ready. Raises TimeoutError if it is not ready in time."""
         waited_s: float | None = 0.0
-        while waited_s is not None:
-            waited_s = self.peer.wait(events, left_s) if left_s > 0 else None
-            self.left_s = left_s = left_s - (waited_s or 0.0)
+        while True:
             try:
                 return move(argument)  # also after the time, because after a stall of the process timers run before sockets
             except BlockingIOError:
-                continue
+                if waited_s is None:
+                    break
             except OSError:
                 self.broken = True
                 raise
+            if events == WRITE and self.part is not Part.ANSWER:
+                self.begin_part(
+                    Part.ANSWER
+                )  # 100 Continue, and an answer that ignores the body, are sent before the body was read
+            left_s = self._grace_s if self.left_s is None else self.left_s
+            self.waits()
+            waited_s = self.peer.wait(events, left_s) if left_s > 0 else None
+            self.left_s = left_s - (waited_s or 0.0)
         self.broken = True
         if self.part is not Part.LAST:
             HTTP_ENDED.labels(f"{self.part.value} deadline").inc()
@@ -234,13 +215,15 @@ class Channel:
             return LINGER_S
         return self.limits.body_deadline_s if self.part is Part.BODY else self.limits.write_deadline_s
 
-    def _moved(self, size_bytes: int) -> None:
+    def _moved(self, size_bytes: int, turn_bytes: int | None) -> None:
+        """Count bytes. Others have a turn after each `turn_bytes`."""
         if self.left_s is not None and self.part is not Part.LAST:
             self.left_s = min(self._grace_s, self.left_s + size_bytes / self.limits.min_bytes_per_s)
-
-    def _give_turn(self) -> None:
-        self._turn_bytes = 0
-        sleep()
+        if turn_bytes is not None:
+            self._turn_bytes += size_bytes
+            if self._turn_bytes >= turn_bytes:
+                self._turn_bytes = 0
+                sleep()
 
 
 class RequestBody(io.RawIOBase):

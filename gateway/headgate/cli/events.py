@@ -109,13 +109,22 @@ def _publish_one(
 ) -> None:
     import msgspec
 
-    from headgate.errors import NotSerializable
+    from headgate.errors import BusUnavailable, HeadgateError, NotSerializable
     from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
     # One byte above any limit is enough for a refusal, without reading forever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
     try:
-        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user, id_for_s=id_for_s)
+        data_json = msgspec.Raw(text.strip())
+        event = publisher.prepare(topic, data_json, id=event_id, user=user, id_for_s=id_for_s, check_schemas=False)
+        [receipt] = publisher.publish_prepared([event])
+        if isinstance(receipt, HeadgateError):
+            raise receipt
+    except BusUnavailable as error:
+        again = f"if it was published all the same, repeating it with --id {event.id} adds nothing"
+        error.__notes__ = ["; ".join([*getattr(error, "__notes__", [])[:1], again])]
+        error.parts = {**error.parts, "id": event.id}
+        raise
     except NotSerializable as error:
         if data.startswith(("{", "[")) and ("'" in data or '"' not in data):  # of Python, or a shell took the quotes
             error.add_note('write keys and texts in double quotes, and all of it in single ones, as in \'{"carrier": "UPS"}\'')

@@ -1,16 +1,20 @@
 """`publish` and `tail` without Redis: refusals before anything is sent, and how an event is printed."""
 
 import json
+import re
 import shlex
 from datetime import datetime
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cli.events import _as_json_text
 from headgate.cli.log import _print_event
+from headgate.cli.main import main
 from headgate.events.event import Event
+from tests.support.answering import answering_each
 from tests.support.command_line import running
 
 
@@ -24,6 +28,13 @@ def test_words_that_are_no_json_are_shown_as_json_to_paste(text: str) -> None:
     assert shown.isprintable()
     [pasted] = shlex.split(shown)
     assert json.loads(pasted) == text
+
+
+def test_a_publish_of_unknown_outcome_says_how_to_repeat_it() -> None:
+    """With the id of the event that may be there; a new one would add it once more."""
+    with answering_each(b":99\r\n", lost=b"headgate_append", then=b"-OOM command not allowed\r\n") as url:
+        shown = CliRunner().invoke(main, ["publish", "a", "1", "--redis", url, "--id", "x7"]).stderr
+        assert re.search(r"^headgate: raise maxmemory.*; if it was published .* --id x7 adds nothing$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("text", ["1", "[" * 20_000, "x" * 201, "\udcff"], ids=["JSON", "deep", "long", "not UTF-8"])

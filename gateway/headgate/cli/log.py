@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 EXPECTED = "an offset such as 1200, a time ago such as 10m, or a time such as 2026-11-23T09:00 (UTC: …Z)"
 # Between two attempts to listen, while Redis answers other commands.
 RECONNECT_S = 1.0
+# How long `replay` waits for Redis, as in a failover.
+PATIENCE_S = 30.0
 
 
 def read_since(text: str, now_s: float) -> int | datetime:
@@ -136,7 +138,7 @@ def replay(pattern: str, since: str | None, until: str | None, namespace: str, r
         last = log.end()[1]
     else:
         last = end if isinstance(end, int) else log.first_since(round(end.timestamp() * 1000)) - 1
-    with Subscriber(url, pattern, since=after, namespace=namespace, wait_s=0, patience_s=0) as events:
+    with Subscriber(url, pattern, since=after, namespace=namespace, wait_s=0, patience_s=PATIENCE_S) as events:
         for item in events:
             if isinstance(item, Gap):
                 echo(_gap_line(item), err=True)

@@ -236,12 +236,12 @@ class Subscriber:
                 with reading(database(self._client)):
                     return step()
             except BusUnavailable as error:
-                now_s = monotonic()
-                if since_s is None:
-                    since_s = now_s
-                    log.warning("waiting for Redis: %s", "; ".join(error.lines()) if self._walk is None else error.message)
-                if not self._closed.is_set() and now_s - since_s + pause_s > self._patience_s:
+                waited_s = 0.0 if since_s is None else monotonic() - since_s
+                if not self._closed.is_set() and waited_s + pause_s > self._patience_s:
                     raise
+                if since_s is None:
+                    since_s = monotonic()
+                    log.warning("waiting for Redis: %s", "; ".join(error.lines()) if self._walk is None else error.message)
             drop_idle(self._client)
             self._closed.wait(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)

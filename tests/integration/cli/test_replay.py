@@ -100,6 +100,22 @@ def test_replay_reports_what_is_trimmed_while_it_reads(run: Run, redis_client: C
     assert ended.stderr == "the log no longer holds the events from offset 101 to 150\n"
 
 
+def test_replay_goes_on_after_a_broken_connection(run: Run, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a failover, so that a long file is whole."""
+    write_log(redis_client, [1_700_000_000_000] * 300)
+    page = EventLog.raw_page
+
+    def breaking(log: EventLog, after: int, *rest: Any, **options: Any) -> Any:
+        if after == 100 and not killed:
+            killed.append(call(redis_client, "CLIENT", "KILL", "TYPE", "normal"))
+        return page(log, after, *rest, **options)
+
+    killed: list[int] = []
+    monkeypatch.setattr(EventLog, "raw_page", breaking)
+    ended = run("replay", "#")
+    assert (offsets(ended.stdout), ended.returncode, killed[0] > 0) == ([*range(1, 301)], 0, True)
+
+
 def test_tail_reports_a_position_that_the_log_does_not_hold(run: Run, redis_client: Client) -> None:
     """Before the events that it has."""
     write_log(redis_client, [1_700_000_000_000] * 4)

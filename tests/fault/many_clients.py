@@ -26,8 +26,10 @@ from tests.support.websocket_codec import NO_KEY, TEXT, frame_at, handshake, mas
 # Half a minute is much for any of it, but not on a machine that does fifty other things.
 DEADLINE_S = 60.0
 POLL_S = 0.005
-# A look at a condition takes a fifth of the time at most, because the clients and the proxies live in this process, too.
+# A look at a condition takes a fifth of the time at most, because the clients and the proxies live in this process, too. One
+# that waits for an answer, such as that of a gateway that starts, must not rest for minutes.
 REST_LOOKS = 4
+MAX_REST_S = 1.0
 READ_BYTES = 65536
 # A throttled client reads this much at a time, so that the kernel holds the rest.
 SLOW_READ_BYTES = 2048
@@ -462,7 +464,7 @@ def wait_for(condition: Any, what: str, deadline_s: float = DEADLINE_S) -> float
             return time.monotonic() - began_s
         now_s = time.monotonic()
         assert now_s - began_s < deadline_s, f"not within {deadline_s:g} s: {what}"
-        time.sleep(max(POLL_S, REST_LOOKS * (now_s - look_s)))
+        time.sleep(min(max(POLL_S, REST_LOOKS * (now_s - look_s)), MAX_REST_S))
 
 
 def all_up(clients: Iterable[BrowserClient]) -> bool:

@@ -56,7 +56,8 @@ def test_output_that_goes_nowhere_stops_nothing(tmp_path: Path, output: str, wor
     reading, writing = os.pipe()
     gateway = subprocess.Popen(["sh", "-c", command], env=environ, cwd=tmp_path, stdout=writing, stderr=writing)
     try:
-        wait_for(lambda: get(f"{url}/livez") != "", "liveness", DEADLINE_S)
+        wait_for(lambda: get(f"{url}/livez") != "" or gateway.poll() is not None, "liveness", DEADLINE_S)
+        assert gateway.poll() is None, f"the gateway has ended with exit code {gateway.returncode}"
         for _ in range(20 * workers):  # each worker has its share, two megabytes, twice the bound of a stream
             assert get(f"{url}/print") == "written"
         assert get(f"{url}/livez")

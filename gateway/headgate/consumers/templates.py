@@ -243,7 +243,7 @@ def read_message(title: str | None, body: str | None) -> Callable[[Delivery], tu
 
 def message_faults(title: str | None, body: str | None) -> list[str]:
     """Return the faults of templates, a line each."""
-    return [*template_faults("title", title, MAX_BODY_CHARACTERS), *template_faults("body", body, MAX_BODY_CHARACTERS)]
+    return [*template_faults("title", title, MAX_TITLE_CHARACTERS), *template_faults("body", body, MAX_BODY_CHARACTERS)]
 
 
 @lru_cache

@@ -127,6 +127,7 @@ def test_a_view_has_the_user_of_a_users_own_topic() -> None:
     [
         (None, None, []),
         ("{{ event.topic }}", "{{ event.data.order }}", []),
+        ("x" * 1001, "x" * 1001, ["title: the text is longer than 1000 characters"]),
         (
             "{{ evnt }}",
             "{% if %}",

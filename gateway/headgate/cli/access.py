@@ -117,10 +117,6 @@ def regrant(
     exit_for(done.silent)
 
 
-# Means all namespaces of a key.
-_EVERY = "*"
-
-
 class ViewRight(NamedTuple):
     """An origin of the right to see events.
 
@@ -204,6 +200,8 @@ def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[V
 def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[ViewRight]:
     import time
 
+    from headgate.auth.identity import EVERY
+    from headgate.auth.scopes import ADMIN, patterns_of
     from headgate.redis.api_keys import find_all
 
     if settings.admin_key is not None:
@@ -213,11 +211,8 @@ def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) ->
         if key.expires_s is not None and key.expires_s <= now_s:
             continue
         of = (settings.served(None),) if key.namespaces is None else key.namespaces
-        if "admin" in key.scopes:
-            yield ViewRight("key", f"{key.id} ({key.name})", ("#",), "all")
-        elif _EVERY in of or namespace in of:
-            granted = tuple(scope.removeprefix("read:") for scope in key.scopes if scope.startswith("read:"))
-            yield from _view_rights("key", f"{key.id} ({key.name})", granted, pattern)
+        if ADMIN in key.scopes or EVERY in of or namespace in of:
+            yield from _view_rights("key", f"{key.id} ({key.name})", patterns_of(key.scopes, "read"), pattern)
 
 
 def _view_rights(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Iterator[ViewRight]:

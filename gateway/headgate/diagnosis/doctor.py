@@ -22,13 +22,12 @@ from queue import Empty, SimpleQueue
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.consumers.work.groups import QUIET_S, Groups
-from headgate.consumers.work.store import GROUP_LIBRARY
+from headgate.consumers.work.store import GROUP_LIBRARY, read_position
 from headgate.errors import HeadgateError
 from headgate.events.event import decode_message
 from headgate.events.topic import probe_topic
 from headgate.redis import loads
-from headgate.redis.client import Client, call, open_client
-from headgate.redis.keys import group_key
+from headgate.redis.client import Client, open_client
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 from headgate.services.publisher import Publisher
@@ -156,8 +155,8 @@ class Doctor:
                     name, text, f"start `headgate consume`, or take it out with `headgate consumers remove {status.name}`"
                 )
                 continue
-            key, give_up_s = group_key(self.namespace, status.name), time.monotonic() + self.timeout_s
-            while (position := _position(client, key)) < offset and time.monotonic() < give_up_s:
+            give_up_s = time.monotonic() + self.timeout_s
+            while (position := read_position(client, self.namespace, status.name)) < offset and time.monotonic() < give_up_s:
                 time.sleep(_POLL_S)
             if position < offset:
                 self.hops[name] = None
@@ -174,11 +173,6 @@ def _receive(listener: LiveEvents, event_id: str, arrived: SimpleQueue[float]) -
             if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == event_id:
                 arrived.put(time.monotonic())
                 return
-
-
-def _position(client: Client, key: str) -> int:
-    [position] = call(client, "HMGET", key, "position")
-    return int(position) if position is not None and position.isdigit() else 0
 
 
 # A gateway for a thousand clients needs twice as many descriptors.

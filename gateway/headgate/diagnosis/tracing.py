@@ -18,6 +18,7 @@ from headgate.consumers.notification import OUTCOMES, state_of
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.state import read_outcomes
+from headgate.consumers.work.store import read_position
 from headgate.consumers.work.task import unpack
 from headgate.delivery.tally import NAMES, QUIET_EVENTS
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest
@@ -285,9 +286,7 @@ class _Search:
     def _consumer(self, event: Trace, name: str) -> AtConsumer:
         """Return the state at a consumer. Raises TimeoutError."""
         # In the order in which a task moves, so that a moving task is found at its next place.
-        key = group_key(event.namespace, name)
-        [position] = call(self._client, "HMGET", key, "position")
-        if position is None or not position.isdigit() or int(position) < event.offset:
+        if read_position(self._client, event.namespace, name) < event.offset:
             return AtConsumer(name, "not taken")
         try:
             group = group_in_log(name, event.epoch)
@@ -296,11 +295,12 @@ class _Search:
             times = 0
         if times:
             return AtConsumer(name, "leased", times)
-        return self._waiting(event, key, name) or self._letter(event, name) or AtConsumer(name, "done")
+        return self._waiting(event, name) or self._letter(event, name) or AtConsumer(name, "done")
 
-    def _waiting(self, event: Trace, key: str, name: str) -> AtConsumer | None:
+    def _waiting(self, event: Trace, name: str) -> AtConsumer | None:
         """Return the event's task if it is deferred, to be retried, or leased by a worker."""
-        pattern, cursor = f"{event.time_ms:013d}-{event.epoch}-{event.offset:015d}-*", b"0"
+        key, cursor = group_key(event.namespace, name), b"0"
+        pattern = f"{event.time_ms:013d}-{event.epoch}-{event.offset:015d}-*"
         for _ in range(MAX_SCANS):
             cursor, names = call(self._client, "HSCAN", f"{key}:body", cursor, "MATCH", pattern, "COUNT", 1000)
             for task_name in names:  # and, as some clients of Redis answer, values, which name no task

@@ -69,8 +69,6 @@ class Answers:
                     if wanted == b"id-%d" % offset:
                         return [count, 2 * count, b"(%d-0" % offset, 1]
                 return [len(looked), 2 * len(looked), b"(%d-0" % looked[-1] if newest > part else b"", 0]
-            case ("HMGET", *_):
-                return [b"%d" % self.position]
             case ("HSCAN", *_):
                 return 0, {} if self.body is None else {b"task": self.body}
             case ("HGET", key, _):
@@ -104,6 +102,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr(module, "call", answers.call)
     monkeypatch.setattr(event_ids, "call", answers.call)
     monkeypatch.setattr(module, "place_of", lambda *_: "nowhere")
+    monkeypatch.setattr(module, "read_position", lambda *_: answers.position)
     monkeypatch.setattr(module, "deliveries", lambda *_: answers.deliveries)
     monkeypatch.setattr(module, "read_user_facts", lambda *_: answers.facts)
     monkeypatch.setattr(module, "read_outcomes", lambda *_: list(answers.outcomes))
@@ -247,6 +246,7 @@ def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytes
     def refuses(*_: object) -> int:
         raise BusRefused("NOGROUP")
 
+    monkeypatch.setattr(module, "read_position", lambda *_: answers.position)
     monkeypatch.setattr(module, "deliveries", refuses)
     assert at_mail().state == "done"
 

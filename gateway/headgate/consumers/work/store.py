@@ -221,9 +221,8 @@ class Store:
 
     def lag(self) -> int:
         """Return how many events of the log the group has not taken."""
-        places = ((head_key(self.namespace), "offset"), (group_key(self.namespace, self.group), "position"))
-        head, position = (int(call(self.client, "HGET", key, field) or 0) for key, field in places)
-        return max(0, head - position)
+        head = int(call(self.client, "HGET", head_key(self.namespace), "offset") or 0)
+        return max(0, head - read_position(self.client, self.namespace, self.group))
 
     def call(self, function: str, *arguments: str | bytes | int) -> Any:
         """Call a function of groups.lua that writes, such as `group_take` or `state_put`."""
@@ -262,6 +261,11 @@ class Store:
             task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
         clock_ms = time_or_zero(fields.get(b"clock", b""))
         return LeasedTask(task, "", deliveries, error=entry.error, leased_in=leased_in, clock_ms=clock_ms)
+
+
+def read_position(client: Client, namespace: str, group: str) -> int:
+    """Return the offset up to which a group has taken the log. Raises as `redis.client.call`."""
+    return int(call(client, "HGET", group_key(namespace, group), "position") or 0)
 
 
 def held(leased: LeasedTask) -> Answer:

@@ -17,9 +17,9 @@ from typing import Any
 
 from headgate.consumers.process.config import TYPES, TableOptions, load_type
 from headgate.consumers.work.spec import RunnerOptions
-from headgate.settings.options import describe_options
 
 from .generated import row, write_or_check
+from .settings_page import describe_options
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "consumers.md"
 EVERY = "every consumer"

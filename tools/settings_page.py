@@ -1,4 +1,4 @@
-"""docs/settings.md, written from `headgate.settings.settings.describe()`: no setting is described twice.
+"""docs/settings.md, written from `headgate.settings.settings`: no setting is described twice.
 
 `python -m tools.settings_page` writes the page; with `--check` it writes nothing and exits 1 if the page differs from
 the code.
@@ -6,10 +6,13 @@ the code.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
-from headgate.settings.settings import describe
+from headgate.settings.options import plain
+from headgate.settings.settings import PREFIX, Settings
 
 from .generated import row, write_or_check
 
@@ -62,6 +65,20 @@ The tools around the gateway read these. The gateway does not:
 | name | read by | description |
 |---|---|---|
 """
+
+
+def describe_options(declared: type[Any]) -> list[tuple[str, str | None, str, str]]:
+    """Return (name, default, expected, doc) of every option, in order. A default of "" means "not set", None means required."""
+    return [
+        (f.name, None if f.default is dataclasses.MISSING else plain(f.default), f.metadata["expected"], f.metadata["doc"])
+        for f in dataclasses.fields(declared)
+    ]
+
+
+def describe() -> list[tuple[str, str, str, str]]:
+    """Return (environment name, default, expected, doc) of every setting."""
+    options = describe_options(Settings)
+    return [(PREFIX + name.upper(), default or "", expected, doc) for name, default, expected, doc in options]
 
 
 def page() -> str:

@@ -9,7 +9,8 @@ from prometheus_client import REGISTRY
 
 import headgate.runtime.metrics  # noqa: F401  (registers what the gateway and consumers count)
 from headgate.redis.functions import SOURCE
-from headgate.settings.settings import REMOVED, describe
+from headgate.settings.settings import REMOVED
+from tools.settings_page import describe
 from tools.settings_page import page as settings_page
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from headgate.runtime.metrics import exposition
-from headgate.settings.settings import describe
 from tests.support.metric_names import asked, exported, expressions_of_dashboard, expressions_of_rules
+from tools.settings_page import describe
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "monitoring"
 DASHBOARD = (FOLDER / "dashboard.json").read_text()

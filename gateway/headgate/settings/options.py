@@ -210,14 +210,6 @@ def read_options(
     return (None, faults) if faults else (declared(**values), [])
 
 
-def describe_options(declared: type[Any]) -> list[tuple[str, str | None, str, str]]:
-    """Return (name, default, expected, doc) of every option, in order. A default of "" means "not set", None means required."""
-    return [
-        (f.name, None if f.default is dataclasses.MISSING else plain(f.default), f.metadata["expected"], f.metadata["doc"])
-        for f in dataclasses.fields(declared)
-    ]
-
-
 def plain(value: object) -> str:
     """Return the value of an option as text, and "" for "not set"."""
     if isinstance(value, bool):

@@ -28,7 +28,6 @@ from .options import (
     Kind,
     WrongValue,
     all_parsed,
-    describe_options,
     file_path,
     integer,
     number,
@@ -662,8 +661,3 @@ def _cross_faults(settings: Settings) -> list[str]:
             f"HEADGATE_DEV=1 with HEADGATE_HOST={settings.host}: expected a loopback address, as development lets anyone in"
         )
     return faults
-
-
-def describe() -> list[tuple[str, str, str, str]]:
-    """Return (environment name, default, expected, doc) of every setting, for docs/settings.md."""
-    return [(_variable(name), default or "", expected, doc) for name, default, expected, doc in describe_options(Settings)]

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
-from headgate.settings.settings import describe
 from tests.support.service_links import SERVICE_LINKS
+from tools.settings_page import describe
 
 SECRET = "a secret of the tests, 0123456789abcdef"
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from headgate.errors import SettingsError
 from headgate.events.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
-from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe, is_service_link, service_links_ignored
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, is_service_link, service_links_ignored
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.limits import TransportLimits
 from tests.support.service_links import SERVICE_LINKS
+from tools.settings_page import describe
 
 SECRET = bytes(range(32)).hex()
 FIELDS = {PREFIX + field.name.upper(): field for field in dataclasses.fields(Settings)}

@@ -8,10 +8,11 @@ import pytest
 
 import headgate
 from headgate.auth.scopes import PLAIN, WITH_PATTERN
-from headgate.settings.settings import Settings, describe
+from headgate.settings.settings import Settings
 from headgate_server.api.v1.table import OPERATIONS
 from tools import consumers_page, http_api_page, settings_page
 from tools.reference_pages import python_page
+from tools.settings_page import describe
 
 
 @pytest.mark.parametrize(

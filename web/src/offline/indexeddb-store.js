@@ -12,7 +12,7 @@
 import { newId } from "../base/new-id.js";
 import { HeadgateError } from "../index.js";
 import { isKept, isUnderWay } from "./entry.js";
-import { checkRoom, heldAfter, LEFT } from "./memory-store.js";
+import { checkRoom, LEFT } from "./memory-store.js";
 
 const DATABASE = "headgate-outbox";
 const ENTRIES = "entries";
@@ -213,6 +213,15 @@ async function openDatabase(gone) {
     gone();
   };
   return database;
+}
+
+/**
+ * Return what waits after an entry was replaced by another one, or removed.
+ * @param {{ events: number, bytes: number }} held @param {Entry} row @param {Entry} [next]
+ */
+export function heldAfter({ events, bytes }, row, next) {
+  const more = Number(Boolean(next && !isKept(next))) - Number(!isKept(row));
+  return { events: events + more, bytes: bytes + more * row.bytes };
 }
 
 /** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */

@@ -34,30 +34,20 @@ export function createMemoryStore(bounds) {
   const tab = "this";
   /** @type {Map<number, Entry>} */
   const rows = new Map();
-  let held = { events: 0, bytes: 0 };
   let key = 0;
-
-  /** @param {number} at @param {Entry} [next] */
-  function replace(at, next) {
-    const row = rows.get(at);
-    if (!row) return;
-    held = heldAfter(held, row, next);
-    if (next) rows.set(at, next);
-    else rows.delete(at);
-  }
 
   return {
     tab,
     bounds,
     outlives: false,
     async add(entry) {
-      checkRoom(bounds, held, entry.bytes);
-      held = { events: held.events + 1, bytes: held.bytes + entry.bytes };
+      const waiting = [...rows.values()].filter((row) => !isKept(row));
+      checkRoom(bounds, { events: waiting.length, bytes: waiting.reduce((sum, { bytes }) => sum + bytes, 0) }, entry.bytes);
       rows.set(++key, { ...entry, key });
     },
     entries: async () => [...rows.values()],
-    put: async (entry) => replace(entry.key, entry),
-    remove: async (entry) => replace(entry.key),
+    put: async (entry) => void (rows.has(entry.key) && rows.set(entry.key, entry)),
+    remove: async ({ key }) => void rows.delete(key),
     alone: (act) => act(),
     living: async () => new Set([tab]),
     notify() {},
@@ -77,13 +67,4 @@ export function checkRoom({ maxEvents, maxBytes }, held, bytes) {
   };
   if (held.events >= maxEvents) refuse("outbox_events", maxEvents);
   if (held.bytes + bytes > maxBytes) refuse("outbox_bytes", maxBytes);
-}
-
-/**
- * Return what waits after an entry was replaced by another one, or removed.
- * @param {{ events: number, bytes: number }} held @param {Entry} row @param {Entry} [next]
- */
-export function heldAfter({ events, bytes }, row, next) {
-  const more = Number(Boolean(next && !isKept(next))) - Number(!isKept(row));
-  return { events: events + more, bytes: bytes + more * row.bytes };
 }

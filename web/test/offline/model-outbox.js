@@ -5,7 +5,8 @@
  */
 import { HeadgateError } from "../../src/index.js";
 import { checkOptions } from "../../src/language/options.js";
-import { checkRoom, heldAfter } from "../../src/offline/memory-store.js";
+import { heldAfter } from "../../src/offline/indexeddb-store.js";
+import { checkRoom } from "../../src/offline/memory-store.js";
 import { belowFrom } from "../chance.js";
 
 /** As gateway/headgate/redis/log.lua has them. */

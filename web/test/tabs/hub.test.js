@@ -165,6 +165,31 @@ describe("a hub and its tabs", () => {
     assert.deepEqual([office.texts("one"), office.texts("two")], [[], []]);
   });
 
+  it("sends a tab that takes nothing its window, later the rest or word that it is behind, and delays no other", async () => {
+    const office = await open({ quick: ["a.#"], slow: ["a.#"] }, 4);
+    const seen = (tab) => office.texts(tab).filter((text) => typeof text === "string").map((text) => Number(text.split(" ")[1]));
+    const to = (first, last) => Array.from({ length: last + 1 - first }, (_, at) => first + at);
+    const publish = (first, last) => {
+      for (const offset of to(first, last)) {
+        office.event("a.x", offset);
+        office.hub.acknowledge("quick", 1);
+      }
+    };
+    publish(1, 10);
+    assert.deepEqual([seen("slow"), seen("quick")], [to(1, 4), to(1, 10)]);
+    for (let rounds = 0; rounds < 10; rounds++) office.hub.acknowledge("slow", 4);
+    assert.deepEqual(seen("slow"), to(5, 10));
+    publish(11, 5000);
+    assert.deepEqual([seen("slow"), seen("quick")], [to(11, 14), to(11, 5000)]);
+    office.hub.acknowledge("slow", 4);
+    assert.deepEqual(office.texts("slow"), [["behind", {}]]);
+    // It comes back from a separate connection, at first below what the hub has.
+    await office.join("slow", ["a.#"], { epoch: "e1", offset: 14 });
+    assert.deepEqual(office.texts("slow"), [["behind", {}]]);
+    await office.join("slow", ["a.#"], { epoch: "e1", offset: 4999 });
+    assert.deepEqual(seen("slow"), [5000]);
+  });
+
   it("gives a tab that joins again a whole window", async () => {
     const office = await open({ one: ["a.#"] }, 4);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, "x".repeat(400_000));

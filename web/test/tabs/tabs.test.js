@@ -4,7 +4,6 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { presence } from "../../src/presence/index.js";
 import { connectOn } from "../../src/tabs/connect.js";
 import { request } from "../../src/request.js";
-import { Hub } from "../../src/tabs/hub.js";
 import { FakeGateway } from "../fake-gateway.js";
 import { World } from "../model-gateway.js";
 import { Browser, Gateway } from "./world.js";
@@ -335,65 +334,6 @@ describe("tabs", () => {
     for (const { tabs } of gates) void tabs.claim({ id: "i1" }).then((mine) => answers.push(mine));
     await until(() => answers.length === 3);
     assert.deepEqual(answers.sort(), [false, false, true]);
-  });
-});
-
-describe("a tab that takes nothing", () => {
-  const WINDOW = 4;
-
-  /** A hub with two tabs, of which `quick` takes everything at once. */
-  async function hubOfTwo() {
-    const posts = { quick: [], slow: [] };
-    const hub = new Hub({
-      post(tab, message) {
-        posts[tab].push(message);
-        if (tab === "quick" && message.type === "lane") hub.acknowledge(tab, 1);
-      },
-      request: async () => ({ ok: true }),
-      move() {},
-    }, WINDOW);
-    for (const tab of ["quick", "slow"]) hub.join(tab, { subscriptions: [{ pattern: "a.#" }] });
-    const { subscriptions } = hub.greeting();
-    hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: {}, subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })) }]);
-    await new Promise((resolve) => setImmediate(resolve));
-    let head = 0;
-    const publish = (count) => {
-      for (; count > 0; count--) hub.arrived("event", ["a.b", ++head, { id: `i${head}`, time: 1, offset: head }]);
-    };
-    const seen = (tab) => posts[tab].filter(({ name }) => name === "event").map(({ text }) => JSON.parse(text));
-    return { hub, posts, publish, seen };
-  }
-
-  const to = (last) => Array.from({ length: last }, (_, at) => at + 1);
-
-  it("gets no more than its window, then the rest in order, and delays no other tab", async () => {
-    const { hub, publish, seen } = await hubOfTwo();
-    publish(10);
-    assert.deepEqual(seen("slow"), to(WINDOW));
-    assert.deepEqual(seen("quick"), to(10));
-    for (let rounds = 0; rounds < 10; rounds++) hub.acknowledge("slow", WINDOW);
-    assert.deepEqual(seen("slow"), to(10));
-  });
-
-  it("learns that it is behind once the hub no longer has what it missed", async () => {
-    const { hub, posts, publish, seen } = await hubOfTwo();
-    publish(5000);
-    assert.equal(posts.slow.filter(({ type }) => type === "lane").length, WINDOW);
-    hub.acknowledge("slow", WINDOW);
-    assert.equal(posts.slow.at(-1).type, "behind");
-    assert.equal(seen("quick").length, 5000);
-    // It comes back from a separate connection.
-    hub.join("slow", { resume: { epoch: "e1", offset: 4999 }, subscriptions: [{ pattern: "a.#" }] });
-    await new Promise((resolve) => setImmediate(resolve));
-    assert.deepEqual(seen("slow"), [...to(WINDOW), 5000]);
-  });
-
-  it("learns the same when it resumes below what the hub has", async () => {
-    const { hub, posts, publish } = await hubOfTwo();
-    publish(5000);
-    hub.join("slow", { resume: { epoch: "e1", offset: 4 }, subscriptions: [{ pattern: "a.#" }] });
-    await new Promise((resolve) => setImmediate(resolve));
-    assert.equal(posts.slow.at(-1).type, "behind");
   });
 });
 

@@ -8,7 +8,6 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from headgate import AsyncPublisher
-from headgate.services.publisher import Receipt
 
 from .redis_server import DEADLINE_S
 
@@ -29,23 +28,10 @@ class PublisherOnLoop:
             self._stop()
             raise
 
-    def publish(self, *args: Any, **options: Any) -> Receipt:
-        return self._run(self._publisher.publish(*args, **options))
-
-    def publish_many(self, *args: Any, **options: Any) -> list[Receipt]:
-        return self._run(self._publisher.publish_many(*args, **options))
-
-    def publish_ephemeral(self, *args: Any, **options: Any) -> str:
-        return self._run(self._publisher.publish_ephemeral(*args, **options))
-
-    def presence_page(self, *args: Any) -> Any:
-        return self._run(self._publisher.presence_page(*args))
-
-    def check(self, *args: Any) -> Any:
-        return self._run(self._publisher.check(*args))
-
-    def position(self, *args: Any) -> Any:
-        return self._run(self._publisher.position(*args))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a method that waits for the coroutine of this name."""
+        method = getattr(self._publisher, name)
+        return lambda *args, **options: self._run(method(*args, **options))
 
     def close(self) -> None:
         if self._thread.is_alive():

@@ -42,9 +42,9 @@ DEADLINE_S = 60.0
 OPEN = {"subscriptions": [{"pattern": "orders.#"}]}
 
 
-def get(url: str, body: bytes | None = None) -> str:
+def get(url: str, body: bytes | None = None, kind: str = "text/plain") -> str:
     """Return an answer's text, over a separate connection."""
-    request = urllib.request.Request(url, data=body, headers={"Connection": "close"})
+    request = urllib.request.Request(url, data=body, headers={"Connection": "close", "Content-Type": kind})
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             return str(answer.read().decode())
@@ -66,13 +66,7 @@ def get_over(path: Path, target: str) -> str:
 
 def publish(url: str) -> str:
     """Publish an event over HTTP, over a separate connection; return the answer's text."""
-    headers = {"Connection": "close", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}/api/v1/events", data=b'{"topic": "other.1", "data": {}}', headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
-            return str(answer.read().decode())
-    except urllib.error.HTTPError as error:
-        return f"{error.code} {error.read().decode()}"
+    return get(f"{url}/api/v1/events", b'{"topic": "other.1", "data": {}}', "application/json")
 
 
 def workers_told_of_publishes(client: Client) -> int:
@@ -317,12 +311,17 @@ class GunicornProcess(GatewayProcess):
 
     def __init__(self, folder: Path, settings: Mapping[str, str], arguments: tuple[str, ...]) -> None:
         super().__init__(folder, settings)
-        self.command = (sys.executable, "-m", "gunicorn", *arguments)
+        self.command = (sys.executable, "-m", "gunicorn", *arguments, "--no-control-socket")
+
+    def start(self, deadline_s: float = DEADLINE_S) -> GatewayProcess:
+        """Start it, and wait for nothing."""
+        self._launch()
+        return self
 
 
 def on_a_port(folder: Path, redis_url: str, listener: socket.socket, *options: str) -> GunicornProcess:
     """Return a gunicorn with one worker for a port that is listened to."""
-    arguments = ("-k", "headgate.gunicorn.Worker", "-b", f"fd://{listener.fileno()}", "-w", "1", "--no-control-socket")
+    arguments = ("-k", "headgate.gunicorn.Worker", "-b", f"fd://{listener.fileno()}", "-w", "1")
     gunicorn = GunicornProcess(folder, {"HEADGATE_REDIS_URL": redis_url}, (*arguments, *options, "shop:app"))
     gunicorn.pass_fds = (listener.fileno(),)
     return gunicorn
@@ -333,9 +332,7 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
     path = tmp_path / "shop.sock"
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "1", "-b", f"unix:{path}", "--access-logfile", "-", "--threads", "8")
     settings = {"HEADGATE_REDIS_URL": redis_url}
-    gunicorn = GunicornProcess(shop_folder, settings, (*arguments, "--max-requests", "3", "--no-control-socket", "shop:app"))
-    try:
-        gunicorn._launch()
+    with GunicornProcess(shop_folder, settings, (*arguments, "--max-requests", "3", "shop:app")) as gunicorn:
         gunicorn.wait_for_line("no meaning for headgate.gunicorn.Worker: threads")
 
         def booted() -> bool:
@@ -351,8 +348,6 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
         gunicorn.wait_for_line("Worker exiting")
         assert gunicorn.stop(DEADLINE_S) == 0
         assert "Traceback" not in gunicorn.output
-    finally:
-        gunicorn.stop()
 
 
 WAITS_AFTER_THE_FORK = """
@@ -371,27 +366,19 @@ def test_gunicorn_stops_at_once_while_its_workers_start(redis_url: str, tmp_path
     (tmp_path / "slow_shop.py").write_text(LOADS_SLOWLY)
     (tmp_path / "gunicorn.conf.py").write_text(WAITS_AFTER_THE_FORK)
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--graceful-timeout", "600")
-    gunicorn = GunicornProcess(tmp_path, {"HEADGATE_REDIS_URL": redis_url}, (*arguments, "--no-control-socket", "slow_shop:app"))
-    try:
-        gunicorn._launch()
+    with GunicornProcess(tmp_path, {"HEADGATE_REDIS_URL": redis_url}, (*arguments, "slow_shop:app")) as gunicorn:
         wait_until(lambda: gunicorn.output.count("Booting worker") == 2, "both are forked", DEADLINE_S)
         os.kill(gunicorn.pid, signal.Signals[f"SIG{name.upper()}"])
         gunicorn.wait_for_line(f"Handling signal: {name}")
         (tmp_path / "goes on").touch()
         assert gunicorn.wait_until_ended(DEADLINE_S) == 0
-    finally:
-        gunicorn.stop()
 
 
 def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str) -> None:
     """As `headgate serve` does, with the fault and the remedy, once for all workers. No traceback, no second try."""
-    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")
-    gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": f"{redis_url}?password=hunter2"}, arguments)
-    try:
-        gunicorn._launch()
+    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "shop:app")
+    with GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": f"{redis_url}?password=hunter2"}, arguments) as gunicorn:
         assert gunicorn.wait_until_ended(DEADLINE_S) == 4
-    finally:
-        gunicorn.stop()
     error, advice = (line for line in gunicorn.output.splitlines() if line.startswith("headgate: "))
     assert "wrong user name or password" in error
     assert "check user and password in the URL" in advice
@@ -407,14 +394,12 @@ def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start
     """
     redis = start_redis()
     with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:  # which gunicorn takes as it is
-        gunicorn = on_a_port(shop_folder, redis.url, listener)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
         def booted() -> list[str]:
             return re.findall(r"Booting worker with pid: (\d+)", gunicorn.output)
 
-        try:
-            gunicorn._launch()
+        with on_a_port(shop_folder, redis.url, listener) as gunicorn:
             assert "alive" in get(f"{url}/livez")
             assert places_of(listener) == granted(BACKLOG)
             redis.close()
@@ -424,8 +409,6 @@ def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start
             assert "alive" in get(f"{url}/livez")
             assert len(booted()) == 2
             assert gunicorn.stop(DEADLINE_S) == 0
-        finally:
-            gunicorn.stop()
 
 
 DISCARDS = """
@@ -443,27 +426,18 @@ if not os.path.exists("asked"):
 def test_a_worker_ends_although_its_application_discards_the_exception_of_the_signal(redis_url: str, tmp_path: Path) -> None:
     """As Python does where the signal comes during a callback of the garbage collection. The next worker serves."""
     (tmp_path / "shop.py").write_text(DISCARDS)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        gunicorn = on_a_port(tmp_path, redis_url, listener)
-        try:
-            gunicorn._launch()
-            wait_until(lambda: gunicorn.output.count("Booting worker") == 2, "another worker")
-            assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
-            assert gunicorn.output.count("Worker exiting") == 1
-        finally:
-            gunicorn.stop()
+    with socket.create_server(("127.0.0.1", 0)) as listener, on_a_port(tmp_path, redis_url, listener) as gunicorn:
+        wait_until(lambda: gunicorn.output.count("Booting worker") == 2, "another worker")
+        assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
+        assert gunicorn.output.count("Worker exiting") == 1
 
 
 def test_a_backlog_that_was_set_is_left(shop_folder: Path, redis_url: str) -> None:
     """By gunicorn's own option."""
-    with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:
-        gunicorn = on_a_port(shop_folder, redis_url, listener, "--backlog", "77")
-        try:
-            gunicorn._launch()
-            assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
-            assert places_of(listener) == granted(77)
-        finally:
-            gunicorn.stop()
+    listening = socket.create_server(("127.0.0.1", 0), backlog=77)
+    with listening as listener, on_a_port(shop_folder, redis_url, listener, "--backlog", "77"):
+        assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
+        assert places_of(listener) == granted(77)
 
 
 SLOW = """

@@ -8,8 +8,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from headgate import AsyncPublisher
-
-from .redis_server import DEADLINE_S
+from tests.support.redis_server import DEADLINE_S
 
 T = TypeVar("T")
 

@@ -1,6 +1,7 @@
 """The demo's HTTP routes and the command line, as a test uses them from outside the browser."""
 
 import json
+import secrets
 import urllib.request
 from typing import Any
 
@@ -28,6 +29,10 @@ class Shop:
     def move(self, number: str, status: str) -> None:
         """Move an order to a status."""
         self._request("PUT", f"/demo/orders/{number}", {"status": status})
+
+    def burst(self, events: int, over_s: float) -> None:
+        """Run a burst, and return when it is over."""
+        self._request("POST", "/demo/burst", {"id": secrets.token_hex(8), "events": events, "over_s": over_s})
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Content-Type": "application/json"}

@@ -1,7 +1,6 @@
 """The browser client through a page's life in Chromium: reload, tabs, back and forth, offline, busy, hidden."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -173,29 +172,6 @@ def test_a_frozen_page_gets_what_it_missed_when_it_runs_again(
         assert page.evaluate("page.gate.state.gaps") == 0
     finally:
         page.close()
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(120)
-def test_thirty_seconds_offline_under_fifty_events_a_second(
-    open_page: OpenPage, context: BrowserContext, publisher: Publisher
-) -> None:
-    """The full length: 1,500 events, in order, each once, and no gap."""
-    page = open_page()
-    publish(publisher, range(1, 4))
-    wait_for(page, 3)
-    context.set_offline(True)
-    wait_until_down(page)
-    began = time.monotonic()
-    for number in range(4, 1504):
-        publisher.publish(f"numbers.n{number}", number)
-        time.sleep(max(0.0, began + (number - 3) / 50 - time.monotonic()))  # the load is fifty a second
-    context.set_offline(False)
-    wait_until_up(page)
-    back = time.monotonic()
-    assert wait_for(page, 1503) == list(range(1, 1504))
-    print(f"1,500 events {time.monotonic() - back:.2f} s after the connection was up again")
-    assert state(page)["gaps"] == 0
 
 
 @pytest.mark.parametrize("stall_ms", [1_500, pytest.param(10_000, marks=pytest.mark.nightly)])

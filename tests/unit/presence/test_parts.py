@@ -2,13 +2,13 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import UNSET
 from structlog.testing import capture_logs
 
-from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.node.presence import other_members
 from headgate.node.presence import presence as presence_module
 from headgate.node.presence.leases import BACK_S, Leases
@@ -453,6 +453,21 @@ def test_a_step_that_fails_because_presence_was_closed_is_no_fault(monkeypatch: 
         presence._run("reader", Signal(), fail)
     assert [(line["event"], line["part"]) for line in lines] == ([] if closes else [("presence failed", "reader")])
     assert len(steps) == (1 if closes else 2)
+
+
+def test_a_link_that_ends_while_a_command_is_sent_is_closed() -> None:
+    """Sending lets the loop run, and the link's greenlet may have let go of it by then."""
+    presence = Presence("n", "redis://127.0.0.1:1", Settings(), lambda *_, **__: None)
+    closed: list[bool] = []
+
+    def send(command: object) -> None:
+        presence._link = None
+        raise BusUnavailable("gone")
+
+    presence._link = cast(Any, SimpleNamespace(send=send, close=lambda: closed.append(True)))
+    presence.rooms.prepare("s", "rooms.7")
+    assert closed == [True]
+    presence.close()
 
 
 # The lease ---------------------------------------------------------------------------------------------------------------

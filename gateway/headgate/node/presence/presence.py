@@ -286,12 +286,12 @@ class Presence:
             self._doubt_all()
 
     def _send(self, command: tuple[str, ...]) -> None:
-        if self._link is None:
+        if (link := self._link) is None:
             return
         try:
-            self._link.send(command)
+            link.send(command)
         except HeadgateError:
-            self._link.close()  # its greenlet notices
+            link.close()  # its greenlet notices
 
     def _take(self, reply: Any) -> None:
         kind = reply[0]

@@ -90,7 +90,12 @@ class HttpConnection(Channel):
             data = self.peer.recv(READ_BYTES)
         except BlockingIOError:
             if not in_time:  # known only now, because after a stall of the process timers run before sockets
-                self._end_late()
+                if not self._is_idle:
+                    HTTP_ENDED.labels("headers deadline").inc()
+                if self.parser.held:
+                    self.go_on(partial(http_exchange.finish, self, http_exchange.LATE.to_bytes(time.time()), ends=True))
+                else:
+                    self.end()
                 return
         except OSError:
             self.end()
@@ -111,14 +116,6 @@ class HttpConnection(Channel):
             self.wait()
         else:
             http_exchange.begin(self, event)
-
-    def _end_late(self) -> None:
-        if not self._is_idle:
-            HTTP_ENDED.labels("headers deadline").inc()
-        if self.parser.held:
-            self.go_on(partial(http_exchange.finish, self, http_exchange.LATE.to_bytes(time.time()), ends=True))
-        else:
-            self.end()
 
     def end(self) -> None:
         """End the connection, in the hub."""

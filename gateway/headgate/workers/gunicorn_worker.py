@@ -281,13 +281,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
         app.extensions["headgate.workers"] = peer_workers
         self._servers = [self._server(sock, app, gate, peer_workers) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
-        lines = start_gateway(gate, self._asked)
-        if lines and self._arbiter_state.is_first("not-ready"):
-            for line in lines:
-                complain(line)
-        for line in async_views(app):
-            if self._arbiter_state.is_first("async-views"):
-                complain(line)
+        for what, lines in (("not-ready", start_gateway(gate, self._asked)), ("async-views", async_views(app))):
+            if lines and self._arbiter_state.is_first(what):
+                for line in lines:
+                    complain(line)
         if gate.settings.dev and self._arbiter_state.is_first("development"):
             say(DEVELOPMENT)
         if gate.lets_nobody_in and self._arbiter_state.is_first("nobody"):

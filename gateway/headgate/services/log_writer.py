@@ -128,9 +128,10 @@ class LogWriter:
         while True:
             try:
                 reply = send(commands)
-                refusal = isinstance(reply, list) and next((each for each in reply if isinstance(each, BusRefused)), None)
-                if is_repeated and refusal:
-                    raise refusal
+                if is_repeated and isinstance(reply, list):
+                    refusal = next((each for each in reply if isinstance(each, BusRefused)), None)
+                    if refusal is not None:
+                        raise refusal
                 return reply
             except BusRefused as error:
                 if not is_repeated:

@@ -55,10 +55,6 @@ class Task(msgspec.Struct, array_like=True):
         return _encoder.encode(self)
 
 
-def unpack(body: bytes) -> Task:
-    """Return a task from the result of `Task.pack`. Raises msgspec.DecodeError for anything else."""
-    return _decoder.decode(body)
-
-
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Task)
+# Returns a task from the result of `Task.pack`. Raises msgspec.DecodeError for anything else.
+unpack = msgspec.msgpack.Decoder(Task).decode

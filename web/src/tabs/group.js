@@ -285,7 +285,13 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     const link = office && leader === me ? office.local(wish, took) : remote(leader, wish, took);
     ours = link;
     waiting = false;
-    return { post: link.send, close: () => link.close() };
+    return {
+      post: link.send,
+      close() {
+        link.close();
+        if (ours === link) ours = undefined;
+      },
+    };
   }
 
   /** @param {string} to @param {any} wish @param {(message: any) => void} took */
@@ -293,21 +299,18 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     const channel = new Channel(channelOf(to, me, ++joins));
     let open = true;
     channel.onmessage = ({ data }) => {
-      if (!open) return;
       misses = 0;
       waiting = false;
       if (data.type !== PONG) took(data);
     };
     toAll({ type: JOIN, leader: to, tab: me, nth: joins, wish });
-    const link = {
+    return {
       send: (/** @type {any} */ message) => open && channel.postMessage(message),
       close() {
         open = false;
         channel.close();
-        if (ours === link) ours = undefined;
       },
     };
-    return link;
   }
 
   /** The office of a leader: the hub, its connection, and the channels to the tabs. */
@@ -441,7 +444,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
           post: (/** @type {any} */ message) => later(() => give(message)),
           close() {
             open = false;
-            if (ours === link) ours = undefined;
             if (tabs.get(me) === link) hub.part(me);
           },
         };

@@ -195,9 +195,8 @@ class Channel:
                 self.broken = True
                 raise
             if events == WRITE and self.part is not Part.ANSWER:
-                self.begin_part(
-                    Part.ANSWER
-                )  # 100 Continue, and an answer that ignores the body, are sent before the body was read
+                # 100 Continue, and an answer that ignores the body, are sent before the body was read.
+                self.begin_part(Part.ANSWER)
             left_s = self._grace_s if self.left_s is None else self.left_s
             self.waits()
             waited_s = self.peer.wait(events, left_s) if left_s > 0 else None

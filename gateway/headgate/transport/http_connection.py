@@ -33,11 +33,11 @@ LEAST_S = 1e-6
 class HttpConnection(Channel):
     """See the module. If it `is_taken`, its socket has another owner, and if it `is_reserved`, it has a reserved place.
 
-    `address` is that of the peer, and `routed` the last request, if it has a route.
+    `address` is that of the peer, and `routed` the last request, if it has a route. It `is_idle` until the next one is parsed.
     """
 
     __slots__ = (
-        *("_is_adopted", "_is_idle", "_is_served", "_rest", "_step", "_until_late_s", "address", "fileno", "is_reserved"),
+        *("_is_adopted", "is_idle", "_is_served", "_rest", "_step", "_until_late_s", "address", "fileno", "is_reserved"),
         *("is_taken", "routed", "server"),
     )
 
@@ -54,7 +54,7 @@ class HttpConnection(Channel):
         # The greenlet between two requests, and how it goes on.
         self._rest: Idle | None = None
         self._step: Callable[[], bool] = _end_it
-        self._is_idle = self._is_served = self.is_taken = self.is_reserved = False
+        self.is_idle = self._is_served = self.is_taken = self.is_reserved = False
 
     def waits(self) -> None:
         self.server.connections.wait(self)
@@ -79,9 +79,9 @@ class HttpConnection(Channel):
         if parser.state is ParserState.WHOLE:
             parser.next_request()
         self.server.admission.between_requests(self)
-        self._is_idle = not parser.held
-        self._until_late_s = limits.keep_alive_s if self._is_idle else limits.header_deadline_s
-        return None if self._is_idle else parser.next_event()
+        self.is_idle = not parser.held
+        self._until_late_s = limits.keep_alive_s if self.is_idle else limits.header_deadline_s
+        return None if self.is_idle else parser.next_event()
 
     def _arrived(self, in_time: bool = True) -> None:
         """Read more of the next request, if it has come."""
@@ -90,7 +90,7 @@ class HttpConnection(Channel):
             data = self.peer.recv(READ_BYTES)
         except BlockingIOError:
             if not in_time:  # known only now, because after a stall of the process timers run before sockets
-                if not self._is_idle:
+                if not self.is_idle:
                     HTTP_ENDED.labels("headers deadline").inc()
                 if self.parser.held:
                     self.go_on(partial(http_exchange.finish, self, http_exchange.LATE.to_bytes(time.time()), ends=True))
@@ -101,10 +101,11 @@ class HttpConnection(Channel):
             self.end()
             return
         else:
-            if self._is_idle:
-                if http_exchange.begin_again(self, data):
+            if self.is_idle:
+                routed, body = self.routed, self.parser.repeated(data)
+                if body is not None and routed is not None and http_exchange.begin_here(self, routed, body):
                     return
-                self._is_idle, self._until_late_s, in_time = False, self.limits.header_deadline_s, False
+                self.is_idle, self._until_late_s, in_time = False, self.limits.header_deadline_s, False
             if data:
                 self.parser.feed(data)
                 event = self.parser.next_event()

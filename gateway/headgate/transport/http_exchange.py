@@ -45,23 +45,17 @@ def begin(connection: HttpConnection, event: Request | BadRequest | bytes) -> No
     outcome: bool | None = False
     if isinstance(event, Request) and not _is_foreign(connection.server, event):
         routed, body = _routed(connection, event), connection.parser.whole_body(takes=False)
-        if routed is not None and isinstance(routed.route, BeginsInHub) and body is not None:
-            outcome = _begin_here(connection, routed, routed.route, body)
+        if routed is not None and body is not None:
+            outcome = begin_here(connection, routed, body)
     if outcome is False or outcome is None:
         connection.go_on(partial(answer, connection, event, is_left=outcome is None))
 
 
-def begin_again(connection: HttpConnection, data: bytes) -> bool:
-    """Begin to answer a request like the last one, without parsing it; return False, without an effect, if it cannot."""
-    routed = connection.routed
-    if routed is None or not isinstance(routed.route, BeginsInHub) or (body := connection.parser.repeated(data)) is None:
-        return False
-    return _begin_here(connection, routed, routed.route, body) or False
-
-
-def _begin_here(connection: HttpConnection, routed: RoutedRequest, route: BeginsInHub, body: bytes) -> bool | None:
+def begin_here(connection: HttpConnection, routed: RoutedRequest, body: bytes) -> bool | None:
     """Begin to answer a request in the hub. Returns True, or leaves it to the greenlet as `BeginsInHub.begin`."""
-    server = connection.server
+    server, route = connection.server, routed.route
+    if not isinstance(route, BeginsInHub):
+        return False
     server.connections.work(connection)  # so that a newer connection of its address does not end it
     try:
         outcome = server.admission.refusal(connection, routed.environ) or route.begin(
@@ -98,6 +92,9 @@ def _answered(connection: HttpConnection, routed: RoutedRequest, answer: Answer)
     connection.sent_bytes += sent
     if ends or sent < len(data) or connection.parser.held:
         connection.go_on(partial(finish, connection, data[sent:], ends=ends))
+    elif connection.is_idle:  # the request was not parsed
+        connection.server.admission.between_requests(connection)
+        connection.wait()
     else:
         connection.next_request()
         connection.wait()

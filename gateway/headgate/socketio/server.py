@@ -108,7 +108,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             raise ValueError(f"emit_deadline_s: expected 0.001 to {MAX_EMIT_DEADLINE_S} seconds, got {emit_deadline_s!r:.80}")
         if not is_whole(max_handlers, 0, MOST_HANDLERS):
             raise ValueError(f"max_handlers: expected a whole number from 0 to {MOST_HANDLERS}, got {max_handlers!r:.80}")
-        if not isinstance(client_manager, socketio.Manager | None):
+        if client_manager is not None and (isinstance(client_manager, type) or not hasattr(client_manager, "set_server")):
             raise ValueError(f"client_manager: expected a socketio.Manager, got {client_manager!r:.80}")
         self.emit_deadline_s = emit_deadline_s
         self.dropped = 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 import pytest
+import socketio
 from socketio.packet import CONNECT, CONNECT_ERROR
 from structlog.testing import capture_logs
 
@@ -504,6 +505,7 @@ class TestSerializers:
         [
             ("overflow", "block", "overflow: expected one of 'wait', 'drop', 'disconnect', got 'block'"),
             ("client_manager", "redis://", "client_manager: expected a socketio.Manager, got 'redis://'"),
+            ("client_manager", socketio.Manager, "client_manager: expected a socketio.Manager, got <class"),
             ("transport_limits", {"queue_frames": 1}, "transport_limits: expected TransportLimits"),
             ("transport_limits", TransportLimits(queue_frames=0), "queue_frames: expected a whole number from 1 to"),
             (

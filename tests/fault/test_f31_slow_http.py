@@ -30,11 +30,12 @@ MANY = tuple(f"127.0.{net}.{host}" for net in range(1, 6) for host in range(1, 5
 
 @pytest.fixture(scope="module")
 def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway with few descriptors, short deadlines, and otherwise the defaults of production."""
+    """A gateway with few descriptors, short deadlines, small buffers that unread answers soon fill, otherwise the defaults."""
     started = start_module_gateway(
         {
             "HEADGATE_HANDSHAKE_DEADLINE_S": "1",
             "HEADGATE_WRITE_DEADLINE_S": "0.5",
+            "HEADGATE_SEND_BUFFER_BYTES": "16384",
             "HEADGATE_METRICS_OPEN": "1",
             "HEADGATE_ADMIN_KEY": KEY,
         },

@@ -15,7 +15,8 @@ import structlog
 
 from headgate.runtime.loop import Greenlet, deadline, sleep, spawn
 
-METRICS, HEALTH, CONNECTION = b"M", b"H", b"C"
+# C was a connection in a message with a length, of workers up to 0.2. During an upgrade they serve such connections themselves.
+METRICS, HEALTH, CONNECTION = b"M", b"H", b"K"
 TAKEN = b"taken"
 # A worker without an answer after this time is blocked or stopped.
 ANSWER_S = 1.0

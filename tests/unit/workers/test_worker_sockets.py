@@ -63,6 +63,17 @@ def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, c
     opened.close()
 
 
+def test_a_connection_of_a_worker_of_0_2_is_left_to_it(path: Path, connection: socket.socket) -> None:
+    """Its message has a length after the kind, which would be read as part of the request."""
+    taken: list[tuple[int, bytes]] = []
+    opened = WorkerSocket(path, lambda _: b"", lambda *handed: taken.append(handed))
+    with gevent.Timeout(30):
+        assert ask(path, b"C", b"\0\0\0\5GET /", connection.fileno()) == b""
+        gevent.sleep(0)
+    assert taken == []
+    opened.close()
+
+
 def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: Path, connection: socket.socket) -> None:
     """The acceptor serves it by then, and two would answer one request. Nothing is left open."""
     taken: list[int] = []

@@ -28,10 +28,6 @@ SETTLE_S = 15.0
 MAX_SHARED = 1000
 
 
-# A caller's spending at a process since its bucket was last full, and the amount that the bucket lacks (at least 0).
-Spending = tuple[int, int]
-
-
 class SharedRates(Rates):
     """See the module. `wanted` is called when there is something to send. `label` is the rate's word in all processes.
 
@@ -77,39 +73,31 @@ class SharedRates(Rates):
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else bucket.wait_s(now_s, count)
 
-    def fields(self, *, whole_row: bool) -> dict[str, str | None]:
-        """Return the `changes` as fields `<spent> <missing>` of the shared table."""
-        changes = self.changes(whole_row=whole_row)
-        return {name: None if each is None else "{} {}".format(*each) for name, each in changes.items()}
-
     def wanted_fields(self) -> None:
         """Ask for all spending at the others."""
 
-    def receive(self, others: Mapping[str, Mapping[str, bytes | None]], *, lost: bool) -> None:
-        """Apply the fields of the others, as `received`."""
-        self.received(len(others) + 1, {process: _read(fields) for process, fields in others.items()}, lost=lost)
+    def fields(self, *, whole_row: bool) -> dict[str, str | None]:
+        """Return the changes for the next exchange, as fields of the shared table, with None for a caller to remove.
 
-    def changes(self, *, whole_row: bool = False) -> dict[str, Spending | None]:
-        """Return the changes for the next exchange, with None for a caller to remove.
-
-        With `whole_row`, returns all, because the last exchange failed or Redis has lost the data.
+        A field is `<spent> <missing>`: a caller's spending here since its bucket was last full, and what the bucket lacks. With
+        `whole_row`, returns all, because the last exchange failed or Redis has lost the data.
         """
         now_s = self._now_s()
         self._pace(now_s)
         unsent = set(self._spent) if whole_row else self._unsent
         self._unsent = set()
-        changed: dict[str, Spending | None] = {}
+        changed: dict[str, str | None] = {}
         for name in list(self._spent):
             missing = self._bucket(name, now_s).missing(now_s)
             if missing <= 0:
                 del self._spent[name]
                 changed[name] = None
             elif name in unsent:
-                changed[name] = self._spent[name], math.ceil(missing)
+                changed[name] = f"{self._spent[name]} {math.ceil(missing)}"
         return changed
 
-    def received(self, processes: int, others: Mapping[str, Mapping[str, Spending]], *, lost: bool = False) -> None:
-        """Apply the result of an exchange, with the number of processes and the spending at the others.
+    def receive(self, others: Mapping[str, Mapping[str, bytes | None]], *, lost: bool) -> None:
+        """Apply the fields of the other processes.
 
         With `lost`, Redis had lost the data of this process, so that of the others may be incomplete.
         """
@@ -118,10 +106,12 @@ class SharedRates(Rates):
         if lost:
             self._settled_s = now_s + SETTLE_S
         settled = now_s >= self._settled_s
-        self._processes = max(1, processes, 1 if settled else self._processes)
+        self._processes = max(len(others) + 1, 1 if settled else self._processes)
         strangers: dict[str, int] = {}
-        for process, callers in others.items():
-            known = self._received.get(process)
+        before, self._received = self._received, {}
+        for process, fields in others.items():
+            callers, known = _read(fields), before.get(process)
+            self._received[process] = {name: spent for name, (spent, _) in callers.items()}
             for name, (spent, missing) in callers.items():
                 if known is None:
                     # The lack of a bucket covers all processes, so only the largest value counts.
@@ -134,7 +124,6 @@ class SharedRates(Rates):
             for name, missing in strangers.items():
                 bucket = self._bucket(name, now_s)
                 bucket.charge(now_s, max(0, min(missing, most) - math.ceil(bucket.missing(now_s))), owes=self._owes)
-        self._received = {process: {name: spent for name, (spent, _) in callers.items()} for process, callers in others.items()}
         self._pace(now_s)
 
     # -- private ------------------------------------------------------------------------------------------------------
@@ -164,8 +153,8 @@ class SharedRates(Rates):
         return bucket
 
 
-def _read(fields: Mapping[str, bytes | None]) -> dict[str, Spending]:
-    spent_by: dict[str, Spending] = {}
+def _read(fields: Mapping[str, bytes | None]) -> dict[str, tuple[int, int]]:
+    spent_by: dict[str, tuple[int, int]] = {}
     for name, value in fields.items():
         if value is not None and len(value) <= 40:
             spent, _, missing = value.partition(b" ")

@@ -104,7 +104,7 @@ def private_redis(settings: Settings, meanwhile: Callable[[], object] = lambda: 
     """Run a private Redis, restart it if it dies, and set it in the environment. Otherwise as `start_private_redis`."""
     with start_private_redis(settings.data_dir, meanwhile=meanwhile) as private:
         environment()[f"{PREFIX}REDIS_URL"] = private.url
-        keeping = spawn(RedisKeeper(private).keep)
+        keeping = spawn(keep, private)
         say(f"started a private {private.description} in {settings.data_dir}")
         try:
             yield private
@@ -112,38 +112,24 @@ def private_redis(settings: Settings, meanwhile: Callable[[], object] = lambda: 
             keeping.kill()
 
 
-class RedisKeeper:
-    """Restarts the private Redis of a gateway. `wait` and `now_s` are the clock."""
-
-    def __init__(
-        self, server: EmbeddedRedis, wait: Callable[[float], None] = sleep, now_s: Callable[[], float] = monotonic
-    ) -> None:
-        self._server = server
-        self._wait, self._now_s = wait, now_s
-        self._pause_s = FIRST_PAUSE_S
-        self._started_s = now_s()
-
-    def keep(self) -> None:
-        """Watch the server until the greenlet is killed."""
-        while True:
-            self._server.wait()  # no polling, which would wake an idle process
-            self._wait(POLL_S)
-            self.check()
-
-    def check(self) -> None:
-        """Start the server again if it has died. Waits until it answers or has died again."""
-        if self._server.is_running:
-            return
-        if self._now_s() - self._started_s >= STEADY_S:
-            self._pause_s = FIRST_PAUSE_S
-        log.error("the private Redis died", last_words=self._server.last_words(), starts_again_in_s=self._pause_s)
-        self._wait(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
+def keep(server: EmbeddedRedis, wait: Callable[[float], None] = sleep, now_s: Callable[[], float] = monotonic) -> None:
+    """Start the private Redis again whenever it dies, until the greenlet is killed. `wait` and `now_s` are the clock."""
+    pause_s, started_s = FIRST_PAUSE_S, now_s()
+    while True:
+        server.wait()  # no polling, which would wake an idle process
+        wait(POLL_S)
+        if server.is_running:
+            continue
+        if now_s() - started_s >= STEADY_S:
+            pause_s = FIRST_PAUSE_S
+        log.error("the private Redis died", last_words=server.last_words(), starts_again_in_s=pause_s)
+        wait(pause_s)
+        pause_s = min(2 * pause_s, LAST_PAUSE_S)
         try:
-            self._server.start_again()
+            server.start_again()
         except HeadgateError as error:
             log.error("the private Redis could not be started again", reason=error.message)
         else:
             PRIVATE_REDIS_STARTED_AGAIN.inc()
             log.warning("the private Redis runs again")
-        self._started_s = self._now_s()
+        started_s = now_s()

@@ -1,104 +1,68 @@
 """The keeper of the private Redis, on a server that dies when the test says so, and on a clock of the test's own."""
 
+from contextlib import suppress
 from typing import cast
 
-from headgate.cli.children import FIRST_PAUSE_S, LAST_PAUSE_S, POLL_S, STEADY_S, RedisKeeper
+from gevent import GreenletExit
+
+from headgate.cli.children import FIRST_PAUSE_S, LAST_PAUSE_S, POLL_S, STEADY_S, keep
 from headgate.errors import BusUnavailable
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.runtime.loop import Signal, sleep, spawn
 
 
-class DyingServer:
-    """A server that dies, and that starts again as often as it may."""
+class World:
+    """A server that dies after each of its `lives_s`, after which the keeper is killed, and a clock that stands otherwise."""
 
-    def __init__(self) -> None:
-        self.is_running = True
+    def __init__(self, *lives_s: float, refused_starts: int = 0, starts_itself: bool = False) -> None:
+        self.lives_s, self.refused_starts, self.starts_itself = list(lives_s), refused_starts, starts_itself
+        self.now_s = 0.0
+        self.waits: list[float] = []
         self.starts = 0
-        self.may_start = True
-        self._ended = Signal()
+        self.is_running = True
+        with suppress(GreenletExit):
+            keep(cast(EmbeddedRedis, self), self.waits.append, lambda: self.now_s)
 
-    def die(self) -> None:
-        self.is_running = False
-        self._ended.set()
+    @property
+    def pauses(self) -> list[float]:
+        """The waits before each start."""
+        return self.waits[1::2]
 
     def wait(self) -> None:
-        self._ended.wait()
+        if not self.lives_s:
+            raise GreenletExit
+        self.now_s += self.lives_s.pop(0)
+        self.is_running = self.starts_itself
 
     def start_again(self) -> None:
         self.starts += 1
-        if not self.may_start:
+        if self.starts <= self.refused_starts:
             raise BusUnavailable("the private Redis died at its start: no space left")
         self.is_running = True
-        self._ended.clear()
 
     def last_words(self) -> str:
         return "Out Of Memory"
 
 
-class Clock:
-    """Seconds that pass during a wait."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.waits: list[float] = []
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now_s += seconds
-
-
-def kept() -> tuple[DyingServer, Clock, RedisKeeper]:
-    """Return a server, a clock and the keeper."""
-    server, clock = DyingServer(), Clock()
-    return server, clock, RedisKeeper(cast(EmbeddedRedis, server), clock.wait, lambda: clock.now_s)
-
-
 def test_a_server_that_has_died_is_started_again() -> None:
-    """Once, after a moment. One that runs is left alone."""
-    server, clock, keeper = kept()
-    keeper.check()
-    assert (server.starts, clock.waits) == (0, [])
-    server.is_running = False
-    keeper.check()
-    keeper.check()
-    assert (server.is_running, server.starts, clock.waits) == (True, 1, [FIRST_PAUSE_S])
+    """Once, after a moment. The keeper of one that runs waits for its end, and wakes nobody."""
+    world = World(1.0)
+    assert (world.is_running, world.starts, world.waits) == (True, 1, [POLL_S, FIRST_PAUSE_S])
+
+
+def test_a_server_that_starts_by_itself_is_left_alone() -> None:
+    """As after `crash`."""
+    world = World(1.0, starts_itself=True)
+    assert (world.starts, world.waits) == (0, [POLL_S])
 
 
 def test_a_server_that_cannot_start_is_tried_ever_more_seldom() -> None:
     """Up to a longest pause; and it is started when it can be."""
-    server, clock, keeper = kept()
-    server.is_running = server.may_start = False
-    for _ in range(12):
-        keeper.check()
-    assert clock.waits[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
-    assert clock.waits[-1] == LAST_PAUSE_S
-    server.may_start = True
-    keeper.check()
-    assert server.is_running
+    world = World(1.0, *[0.0] * 12, refused_starts=12)
+    assert world.pauses[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
+    assert (world.pauses[-1], world.is_running) == (LAST_PAUSE_S, True)
 
 
 def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
     """The earlier trouble is over. A server that dies soon after its start keeps its longer pause."""
-    server, clock, keeper = kept()
-    for _ in range(4):
-        server.is_running = False
-        keeper.check()
-    assert clock.waits[-1] == 8 * FIRST_PAUSE_S
-    clock.now_s += STEADY_S
-    server.is_running = False
-    keeper.check()
-    assert clock.waits[-1] == FIRST_PAUSE_S
-
-
-def test_an_idle_keeper_sleeps_until_the_server_ends() -> None:
-    """To look now and then would wake an idle process."""
-    server, clock, keeper = kept()
-    keeping = spawn(keeper.keep)
-    for _ in range(10):
-        sleep()
-    assert clock.waits == []
-    server.die()
-    while not server.starts:
-        sleep()
-    keeping.kill()
-    assert (server.is_running, clock.waits) == (True, [POLL_S, FIRST_PAUSE_S])
+    pauses = World(0.0, 0.0, 0.0, 0.0, STEADY_S).pauses
+    assert pauses == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S, 8 * FIRST_PAUSE_S, FIRST_PAUSE_S]

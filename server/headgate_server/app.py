@@ -9,15 +9,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from flask import Flask, render_template, signals
 
+from headgate.flask.extension import Headgate
 from headgate.flask.page_files import add_page_files
 from headgate.installation import __version__
 from headgate.runtime.shared_rates import SharedRates
+from headgate.services.publisher import find_redis_url
 from headgate.settings.settings import Settings
-from headgate_server.api.gate import Gate
 from headgate_server.api.health import health_routes
 
 from .api.console import add_console
@@ -29,14 +29,10 @@ from .api.v1.dispatch import routes as api_routes
 from .api.v1.publishing import BATCH, ENVELOPE_BYTES, EVENTS, Publishing
 from .api.v1.services import Services
 from .api.v1.table import OPERATIONS
+from .demo.kept import Kept
 from .demo.orders import OrderBook
 from .demo.pages import demo_routes
 from .demo.tokens import USERS, DemoTokens
-
-if TYPE_CHECKING:
-    from headgate.flask.extension import Headgate
-
-    from .demo.kept import Kept
 
 # Signals of Flask that a listener expects for every request.
 _SIGNALS = (
@@ -50,7 +46,7 @@ _SIGNALS = (
 )
 
 
-def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
+def create_app(settings: Settings | None = None, *, gate: Headgate | None = None) -> Flask:
     """Return the default application.
 
     Args:
@@ -65,19 +61,10 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     install_error_pages(app)
     app.after_request(add_security_headers)
     add_built_files(app)
-    kept: Kept | None = None
-    if settings.demo and gate is None:
-        # Imported here, as below, so that the routes can be used and tested without gevent, Redis and Socket.IO.
-        from headgate.services.publisher import find_redis_url
-
-        from .demo.kept import Kept
-
-        kept = Kept(lambda: find_redis_url(settings, within_s=0.0))
+    kept = Kept(lambda: find_redis_url(settings, within_s=0.0)) if settings.demo and gate is None else None
     tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
-        from headgate.flask.extension import Headgate
-
         gate = extension = Headgate(app, authenticator=tokens.authenticator(settings) if tokens else None, settings=settings)
     else:
         add_page_files(app)  # like the extension

@@ -6,7 +6,7 @@ from typing import Any
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.services.clients import ClientsPage, ConnectedClient, Reached
-from headgate.settings.settings import Settings
+from headgate.settings.settings import DEFAULTS, Settings
 from tests.support.recording_gate import RecordingGate
 
 
@@ -14,7 +14,7 @@ from tests.support.recording_gate import RecordingGate
 class ConsoleGate(RecordingGate):
     """`settings`: those in force. `identities`: whose a request with a cookie `app=…` is, where an application identifies."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = DEFAULTS
     identities: dict[str, Identity] | None = None
     admitted: list[Authenticator] = field(default_factory=list)
     connected: list[ConnectedClient] = field(default_factory=list)
@@ -41,7 +41,7 @@ class ConsoleGate(RecordingGate):
         self.asked.append(wanted)
         return ClientsPage(tuple(self.connected), len(self.connected), None, ("other/7",))
 
-    def client(self, session: str) -> ConnectedClient | None:
+    def client(self, session: str, **_: Any) -> ConnectedClient | None:
         return next((each for each in self.connected if each.session == session), None)
 
     def disconnect(self, **wanted: Any) -> Reached:

@@ -9,13 +9,14 @@ import msgspec
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError
 from headgate.events.event import Event
+from headgate.flask.extension import Headgate
 from headgate.redis.inbox import InboxPage
 from headgate.runtime.loop import in_hub_after
 from headgate.services.publisher import NonePublished, PresencePage, PresentUser, Receipt
 
 
 @dataclass
-class RecordingGate:
+class RecordingGate(Headgate):
     """Keeps the publishes; refuses with `error` while that is set, from the `after`-th publish on."""
 
     published: list[tuple[str, Any]] = field(default_factory=list)
@@ -29,7 +30,7 @@ class RecordingGate:
     identity: Identity = field(default_factory=lambda: Identity("anyone", ("#",), ("#",)))
 
     def publish(
-        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+        self, topic: str, data: Any, id: str | None = None, namespace: str | None = None, *, by: str | None = None, **_: Any
     ) -> Receipt:
         if self.error and len(self.published) >= self.after:
             raise self.error

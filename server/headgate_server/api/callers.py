@@ -15,10 +15,10 @@ from headgate.auth.api_keys import PREFIX as KEY_PREFIX
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
+from headgate.flask.extension import Headgate
 from headgate.node.access.origin import check_local_host
 from headgate.settings.addresses.origins import origin_in_header
 from headgate.transport.peer_address import address_of
-from headgate_server.api.gate import Gate
 
 EXPECTED = "expected `Authorization: Bearer <API key or token>`"
 # After a slower body, its sender is identified again, because a body may take minutes, and rights end within two seconds.
@@ -27,7 +27,7 @@ SLOW_BODY_S = 1.0
 _BY_NAMESPACE = frozenset((Reason.WRONG_NAMESPACE, Reason.NOT_ACCEPTED, Reason.NO_TOKEN, Reason.AUTHENTICATOR_FAILED))
 
 
-def caller(gate: Gate, namespace: str, environ: Mapping[str, Any]) -> Identity:
+def caller(gate: Headgate, namespace: str, environ: Mapping[str, Any]) -> Identity:
     """Return the identity of the caller. Without credentials, only in a Flask request.
 
     Raises:
@@ -55,7 +55,7 @@ def account_of(identity: Identity, environ: Mapping[str, Any], proxies: int) -> 
 
 
 def first_known(
-    gate: Gate, namespaces: Sequence[str], environ: Mapping[str, Any], shown: Handshake | None = None
+    gate: Headgate, namespaces: Sequence[str], environ: Mapping[str, Any], shown: Handshake | None = None
 ) -> tuple[Handshake, Identity]:
     """Return the handshake for the first namespace that knows the caller, and its identity there.
 

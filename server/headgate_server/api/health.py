@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
+from headgate.flask.extension import Headgate
 from headgate.runtime.metrics import exposition
 from headgate.settings.addresses.origins import is_loopback
 from headgate_server.api.error_pages import refusal
-from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
@@ -28,7 +28,14 @@ FRESH_S = 0.5
 _OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
-def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
+class PeerWorkers(Protocol):
+    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several (headgate.workers.peer_workers)."""
+
+    def health(self) -> Mapping[str, object]: ...
+    def exposition(self) -> tuple[str, bytes]: ...
+
+
+def health_routes(gate: Headgate, *, metrics_open: bool) -> Blueprint:
     """Return the routes; `metrics_open` serves /metrics to every address without a proxy."""
     routes = Blueprint("health", __name__)
 
@@ -59,14 +66,14 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
     return routes
 
 
-def report(gate: Gate) -> dict[str, object]:
+def report(gate: Headgate) -> dict[str, object]:
     """Return the state of the gateway or of all workers on its port, as `{ready, missing}`, with the rest for loopback."""
     state = _state(gate)
     public = {"ready": state.get("ready") is True, "missing": missing(state)}
     return {**state, **public} if _from_loopback() else public
 
 
-def _state(gate: Gate) -> Mapping[str, object]:
+def _state(gate: Headgate) -> Mapping[str, object]:
     """Return the whole state.
 
     Each answer takes a question to all workers. So for callers from outside the workers are asked once per FRESH_S, and the

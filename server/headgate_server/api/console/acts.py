@@ -22,8 +22,8 @@ from headgate.consumers.work.groups import check_consumer
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
+from headgate.flask.extension import Headgate
 from headgate.redis import api_keys
-from headgate_server.api.gate import ConsoleGate
 from headgate_server.api.v1.dispatch import json_object
 from headgate_server.api.v1.services import Services
 
@@ -36,7 +36,7 @@ DEFAULT_KEY_S, MAX_KEY_S = 90 * 86400, 366 * 86400
 Act = Callable[[Body, str], tuple[dict[str, Any], dict[str, Any]]]
 
 
-def act_routes(routes: Blueprint, gate: ConsoleGate, services: Services, access: Access) -> None:
+def act_routes(routes: Blueprint, gate: Headgate, services: Services, access: Access) -> None:
     """Add the routes."""
     settings = services.settings
 

@@ -16,13 +16,13 @@ from flask import Blueprint, Flask, Response, abort, g, jsonify, redirect, rende
 from flask.typing import ResponseReturnValue
 
 from headgate.errors import HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
+from headgate.flask.extension import Headgate
 from headgate.flask.page_files import serve_page_file
 from headgate.installation import __version__
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import forwarded_scheme
 from headgate_server.api.console.built_files import built_files
 from headgate_server.api.error_pages import refusal
-from headgate_server.api.gate import ConsoleGate
 from headgate_server.api.security_headers import add_security_headers
 from headgate_server.api.v1.services import Services
 
@@ -45,7 +45,7 @@ VIEWS: Mapping[str, str] = {
 NAME = "headgate_console"
 
 
-def add_console(app: Flask, gate: ConsoleGate, settings: Settings) -> None:
+def add_console(app: Flask, gate: Headgate, settings: Settings) -> None:
     """Add the console to an application if anyone could enter it. Idempotent.
 
     `HEADGATE_ADMIN_KEY` admits operators, and so does an application's authenticator with `admin` in an identity.
@@ -59,7 +59,7 @@ def add_console(app: Flask, gate: ConsoleGate, settings: Settings) -> None:
     app.register_blueprint(console_routes(gate, settings, access))
 
 
-def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blueprint:
+def console_routes(gate: Headgate, settings: Settings, access: Access) -> Blueprint:
     """Return the console's pages and routes."""
     routes = Blueprint(NAME, __name__, url_prefix="/console", template_folder="../../templates")
 

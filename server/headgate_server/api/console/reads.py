@@ -20,6 +20,7 @@ from headgate.diagnosis.redis_state import check_gateways
 from headgate.diagnosis.tracing import trace
 from headgate.errors import BusRefused, InvalidRequest
 from headgate.events.topic import check_topic
+from headgate.flask.extension import Headgate
 from headgate.redis.api_keys import find_all
 from headgate.redis.client import Client, call, primaries
 from headgate.redis.connections import address_of
@@ -28,7 +29,6 @@ from headgate.redis.server_advice import advise
 from headgate.services.schemas.documents import Documents, read_folder
 from headgate.services.schemas.registry import read_registry
 from headgate.settings.settings import Settings
-from headgate_server.api.gate import ConsoleGate
 from headgate_server.api.v1.services import Services
 
 LETTERS = 50
@@ -53,7 +53,7 @@ return rows
 """
 
 
-def read_routes(routes: Blueprint, gate: ConsoleGate, services: Services) -> None:
+def read_routes(routes: Blueprint, gate: Headgate, services: Services) -> None:
     """Add the routes."""
     settings = services.settings
 

@@ -21,13 +21,13 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.events.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_id, compact_json
 from headgate.events.topic import check_topic
+from headgate.flask.extension import Headgate
 from headgate.runtime.logging import wire_form
 from headgate.runtime.shared_rates import SharedRates
 from headgate.services.publisher import MAX_ID_FOR_S, NonePublished, Receipt
 from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
-from headgate_server.api.gate import Gate
 from headgate_server.api.publish_requests import PublishRequest, traceparent_of
 from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
 
@@ -130,7 +130,7 @@ _Events: TypeAlias = list[tuple[str, object, str | None]]
 class Publishing:
     """See the module. Raises errors of the tree, `BodyFault`, and errors from reading the body."""
 
-    def __init__(self, gate: Gate, settings: Settings) -> None:
+    def __init__(self, gate: Headgate, settings: Settings) -> None:
         self._gate, self._settings = gate, settings
         self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
         self._max_batch_bytes = max(self._max_one_bytes, MAX_BATCH_BYTES)
@@ -171,7 +171,7 @@ class Publishing:
     def _checked(
         self, event: NewEvent, namespace: str, identity: Identity, environ: Mapping[str, Any]
     ) -> tuple[tuple[str, JsonText, str | None], dict[str, Any]]:
-        """Check one event and count it; return it with the options of `Gate.publish_each`."""
+        """Check one event and count it; return it with the options of `Headgate.publish_each`."""
         key = _idempotency_key(environ, MAX_ID_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in environ else None
         field = "/data"
         try:

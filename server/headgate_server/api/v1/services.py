@@ -13,12 +13,12 @@ from functools import cached_property
 
 from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.errors import BusUnavailable
+from headgate.flask.extension import Headgate
 from headgate.redis.client import Client, open_client
 from headgate.redis.registry import read_groups
 from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from headgate_server.api.gate import Gate
 from headgate_server.api.shares import searches
 
 # Connections of each lane, so that one caller of a slow Redis does not block all others.
@@ -61,7 +61,7 @@ class Services:
 
     def __init__(
         self,
-        gate: Gate,
+        gate: Headgate,
         settings: Settings,
         open_redis: Callable[[], Client] | None = None,
         time_s: Callable[[], float] = time.time,

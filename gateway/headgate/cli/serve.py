@@ -36,7 +36,7 @@ from headgate.workers.settings_file import SettingsFile
 
 from .children import ConsumersProcess, private_redis
 from .demo_operator import DemoOperator, pop_restarted
-from .starting import check_target, complain_of_address, may_listen, notify_ready, passed_socket, read_file, say_ready
+from .starting import check_target, listen, notify_ready, passed_socket, read_file, say_ready
 
 if TYPE_CHECKING:
     from headgate.node.gateway import Gateway
@@ -81,7 +81,8 @@ def run(
             raise InvalidRequest("the number of workers is read before the configuration file: use --workers or HEADGATE_WORKERS")
         logs.configure(settings.log_level, form=settings.log_format)
         check_target(target)
-        if listener is None and not may_listen(settings):
+        listener = listener or listen(settings)
+        if listener is None:
             return 1
         consumers = ConsumersProcess(["--config", file.path]) if with_consumers and file.path is not None else None
         if consumers is not None and not is_again and not consumers.check():
@@ -104,17 +105,12 @@ def run(
         kept.close()
 
 
-def _serve(app: Flask, listener: socket.socket | None, file: SettingsFile) -> int:
+def _serve(app: Flask, listener: socket.socket, file: SettingsFile) -> int:
     gate: Headgate = app.extensions["headgate"]
     settings = gate.settings
     if settings.dev:
         say(DEVELOPMENT)
-    server = HTTPServer(listener or (settings.host, settings.port), app, limits=HttpLimits.of(settings), routes=gate.routes(app))
-    try:
-        server.init_socket()
-    except OSError as error:
-        complain_of_address(settings, error)
-        return 1
+    server = HTTPServer(listener, app, limits=HttpLimits.of(settings), routes=gate.routes(app))
     asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
         on_signal(number, lambda: (at_once if asked_to_stop.is_set() else asked_to_stop).set())

@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
+from typing import Any
 
 from headgate.errors import InvalidRequest
 from headgate.events.topic import DEFAULT_NAMESPACE
@@ -21,6 +22,7 @@ from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
 from headgate.settings.file import need_file
 from headgate.settings.settings import LET_IN, Settings
+from headgate.transport.http_limits import BACKLOG
 from headgate.workers.settings_file import SettingsFile
 
 
@@ -68,23 +70,20 @@ def check_target(target: str | None) -> None:
         check_string(target, APPLICATION, default="app")
 
 
-def may_listen(settings: Settings) -> bool:
-    """Check whether the gateway can have its address, before starting anything for it; report why if not."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def listen(settings: Settings) -> socket.socket | None:
+    """Return a socket that listens at the gateway's address, `::` over IPv4 too; None after reporting why there is none.
+
+    Call it before starting anything for the gateway. Clients wait in its queue until the gateway accepts them.
+    """
+    is_ipv6 = ":" in settings.host
+    options: dict[str, Any] = {"family": socket.AF_INET6, "dualstack_ipv6": socket.has_dualstack_ipv6()} if is_ipv6 else {}
     try:
-        with socket.socket(family) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind((settings.host, settings.port))
+        return socket.create_server((settings.host, settings.port), backlog=BACKLOG, **options)
     except OSError as error:
-        complain_of_address(settings, error)
-        return False
-    return True
-
-
-def complain_of_address(settings: Settings, error: OSError) -> None:
-    # The text of the error itself may have the address twice. The number for an unknown host name is not a system error.
-    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-    complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")
+        # The text of the error itself may have the address twice. The number for an unknown host name is not a system error.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")
+        return None
 
 
 FIRST_DESCRIPTOR = 3

@@ -7,7 +7,6 @@ In: settings as a mapping (from the command line), the application, the number o
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Container, Mapping
 from tempfile import gettempdir
 from typing import Any
@@ -20,7 +19,7 @@ from headgate.settings.settings import PREFIX, Settings, environment, variables_
 from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept
-from .starting import check_target, complain_of_address, host_in_url, passed_sockets, read_file, say_ready
+from .starting import check_target, host_in_url, listen, passed_sockets, read_file, say_ready
 
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
@@ -96,15 +95,5 @@ def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:
     passed = [each.detach() for each in passed_sockets(environ)]
     if "GUNICORN_FD" in environ or passed:
         return f"{host_in_url(settings)}:{settings.port}"
-    try:
-        if ":" in settings.host:  # like one process, `::` takes connections over IPv4, too
-            dual = socket.has_dualstack_ipv6()
-            listener = socket.create_server(
-                (settings.host, settings.port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=dual
-            )
-        else:
-            listener = socket.create_server((settings.host, settings.port), backlog=BACKLOG)
-    except OSError as error:
-        complain_of_address(settings, error)
-        return None
-    return f"fd://{listener.detach()}"
+    listener = listen(settings)
+    return None if listener is None else f"fd://{listener.detach()}"

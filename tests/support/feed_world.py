@@ -371,7 +371,7 @@ class World:
             self.oracle.delivered(action.events)
         elif isinstance(action, out.Gap):
             self.oracle.told(action)
-        elif isinstance(action, out.Synced):
+        elif action is out.SimpleAction.SYNCED:
             head = self._pinged.popleft()
             self._synced += 1
             still_there = min(head.offset, self.redis.offset) if head.epoch == self.redis.epoch else 0

@@ -16,7 +16,6 @@ from headgate.delivery.bus.fence import IDLE_TICKS
 from headgate.delivery.bus.interest import LINGER_S
 from headgate.events.event import HEADER_TAG
 from headgate.redis.lineage import Head
-from headgate.runtime.machine import IllegalStep
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
 
 INTERVAL_S = 1.0
@@ -121,7 +120,7 @@ class Gateway:
                 self.told.append(("up",))
             case out.SimpleAction.DOWN:
                 self.told.append(("down",))
-            case out.Synced():
+            case out.SimpleAction.SYNCED:
                 self.told.append(("synced",))
             case out.SimpleAction.CONFIGURE:
                 self.feed.answer(self.redis.configure(sharded=self.sharded))
@@ -606,28 +605,3 @@ def test_a_slot_that_leaves_ends_the_connection_and_nothing_is_lost(patterns: tu
     assert gateway.offsets == offsets
     assert not gateway.only("gap", "lost")
     assert all(was <= end for _, _, end, was in gateway.only("line"))
-
-
-# The states --------------------------------------------------------------------------------------------------------------
-
-
-def test_inputs_that_the_state_does_not_allow_raise() -> None:
-    """An answer without a request, a read instead of an answer, an event for a finished pass."""
-    feed = Feed(NAMESPACE, 65536, INTERVAL_S)
-    with pytest.raises(IllegalStep):
-        feed.next_action()
-    with pytest.raises(IllegalStep):
-        feed.answer([])
-    feed.connected()
-    with pytest.raises(IllegalStep):
-        feed.connected()
-    assert feed.next_action() is out.SimpleAction.CONFIGURE
-    with pytest.raises(IllegalStep):
-        feed.next_action()
-    with pytest.raises(IllegalStep):
-        feed.answer([])
-    feed.answer(Head("0" * 16, 0, 1, 4))
-    with pytest.raises(IllegalStep):
-        feed.more([], TIME_MS)
-    with pytest.raises(IllegalStep):
-        feed.failed()

@@ -47,10 +47,10 @@ from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
 from headgate.redis.lineage import Entry, Head, Lineage, alone
-from headgate.runtime.machine import IllegalStep, between
+from headgate.runtime.machine import between
 
 from . import actions as out
-from .fence import Fence, FenceState
+from .fence import Fence
 from .interest import Interest, Source, by_command
 from .messages import MESSAGES, Messages
 
@@ -71,7 +71,6 @@ Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 
 _BOUNDARY = [b"boundary"]  # replaces an acknowledgement handled before the messages around it
 _SUBSCRIBED = frozenset({b"subscribe", b"psubscribe", b"ssubscribe"})
-_MAY_ASK = frozenset({out.SimpleAction, out.ReadHead, out.ReadLog})
 
 
 class State(Enum):
@@ -175,17 +174,11 @@ class Feed:
 
     def answer(self, answer: Head | list[Entry]) -> None:
         """Answer the CONFIGURE, ReadHead, READ_LINK_HEAD or ReadLog that `next_action` has returned."""
-        expected = _expected(self._action)
-        if expected is None or not isinstance(answer, expected) or self._answer is not None:
-            raise IllegalStep("feed", self._action, f"answer {type(answer).__name__}")
         self._answer = answer
 
     def next_action(self) -> out.Action | None:
         """Return the next action, or None to read replies. The call confirms that the previous action was carried out."""
-        if self._steps is None:
-            raise IllegalStep("feed", self.state, "next action")
-        if self._answer is None and type(self._action) in _MAY_ASK and _expected(self._action) is not None:
-            raise IllegalStep("feed", self._action, "next action")
+        assert self._steps is not None  # there is a connection
         if self._action is None and self.state is State.LIVE and not self._replies:
             return None
         answer, self._answer = self._answer, None
@@ -217,16 +210,13 @@ class Feed:
 
     def more(self, replies: list[list[bytes]], now_ms: int) -> list[Event]:
         """Return the events among new replies that may join the live Deliver under way, if they simply follow."""
-        if not isinstance(self._action, out.Deliver) or not self._action.live:
-            raise IllegalStep("feed", self._action, "join")
         self._now_ms = now_ms
         self._replies.extend(replies)
         return self._next_events()
 
     def failed(self) -> list[out.Action]:
         """Note that the Deliver under way failed midway, so it is unknown which clients have which of its events."""
-        if not isinstance(self._action, out.Deliver):
-            raise IllegalStep("feed", self._action, "fail midway")
+        assert isinstance(self._action, out.Deliver)
         first = next((event.offset for event in self._action.events if event.offset is not None), self.offset + 1)
         self.offset = self.reached
         return [out.Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
@@ -307,7 +297,7 @@ class Feed:
 
     def _close(self, error: HeadgateError) -> Steps:
         yield out.Close(error)
-        raise IllegalStep("feed", "closing", "go on")
+        raise AssertionError("the connection is closed")
 
     def _known(self) -> tuple[str | int, ...]:
         """Return the last epochs, beginning with the position's, each with its newest known offset."""
@@ -515,13 +505,13 @@ class Feed:
         fence = self._fence
         if self._sending:
             fence.tick()
-            fence.missed += fence.state is FenceState.NONE
+            fence.missed += not fence.under_way
             return self._verdict()
         actions: list[out.Action] = []
         if sources := self.interest.to_unsubscribe(now_s):
             self._sending = True
             actions.append(out.SendCommands(by_command(sources, undo=True)))
-        if fence.state is not FenceState.NONE:
+        if fence.under_way:
             fence.tick()
         elif fence.is_due(is_idle=not self.interest.is_needed):
             actions.append(self._begin_fence(expedited=False))
@@ -535,7 +525,7 @@ class Feed:
         if sources := self.interest.to_subscribe():
             self._sending = True
             return [out.SendCommands(by_command(sources))]
-        if (self.interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:
+        if (self.interest.acknowledged or self._one_line_from) and not self._fence.under_way:
             return [self._begin_fence(expedited=True)]
         return []
 
@@ -547,7 +537,7 @@ class Feed:
         """Take the head that a ReadFenceHead asked for."""
         self._schedule(self.tick_due_s, now_s)
         fence = self._fence
-        if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
+        if self.state is not State.LIVE or number != fence.number or not fence.under_way:
             return []  # of an earlier connection
         fault = self._library_fault(head) or self._server_fault(head)
         if fault is not None:
@@ -565,7 +555,7 @@ class Feed:
         """Note that the head of a ReadFenceHead could not be read, or its PING could not be sent."""
         self._schedule(self.tick_due_s, now_s)
         fence = self._fence
-        if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
+        if self.state is not State.LIVE or number != fence.number or not fence.under_way:
             return []
         fence.fail()
         return self._verdict()
@@ -588,7 +578,7 @@ class Feed:
     def _pong(self, token: bytes) -> Steps:
         fence = self._fence
         head = fence.head
-        if fence.state is FenceState.NONE or head is None or token != fence.token:
+        if not fence.under_way or head is None or token != fence.token:
             return
         fence.pong()
         position, sources = fence.position, fence.sources
@@ -604,7 +594,7 @@ class Feed:
         if fence.number >= self._one_line_from:
             self._one_line_from = 0
         self._complete(sources, head)
-        yield out.Synced(sources)
+        yield out.SimpleAction.SYNCED
         if self.interest.acknowledged or self._one_line_from:
             yield out.SimpleAction.WAKE
 
@@ -617,16 +607,6 @@ class Feed:
 
     def _move(self, state: State) -> None:
         self.state = MACHINE[self.state, state]
-
-
-def _expected(action: out.Action | None) -> type[Head] | type[list[Entry]] | None:
-    """Return the type of the answer to an action; None if it is no question."""
-    if isinstance(action, out.ReadLog):
-        return list
-    asks_head = (
-        isinstance(action, out.ReadHead) or action is out.SimpleAction.CONFIGURE or action is out.SimpleAction.READ_LINK_HEAD
-    )
-    return Head if asks_head else None
 
 
 def _slot_left() -> BusUnavailable:

@@ -4,15 +4,13 @@ A fence reads the head of the log, then sends PING on the subscriber connection.
 follows every event up to that head. A regular fence begins at a tick of the clock, or at every fifth one while the log is idle.
 An expedited fence begins between two ticks, because a client waits for its subscription.
 
-In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`, from which the feed (feed.py) concludes.
+In: begin, the head, ticks, the PONG, failures. Out: whether one is `under_way`, and `missed`, from which the feed (feed.py)
+concludes.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-
 from headgate.redis.lineage import Head
-from headgate.runtime.machine import between
 
 from .interest import Source
 
@@ -20,33 +18,14 @@ from .interest import Source
 IDLE_TICKS = 5
 
 
-class FenceState(Enum):
-    """The progress of a fence."""
-
-    NONE = "none"
-    EXPEDITED = "expedited"  # began since the last tick, so the next tick does not count it as late
-    IN_FLIGHT = "in flight"  # the next tick counts it as late
-    LATE = "late"  # at least one tick has counted it as late
-
-
-MACHINE = between(
-    "fence",
-    {
-        FenceState.NONE: (FenceState.EXPEDITED, FenceState.IN_FLIGHT),
-        FenceState.EXPEDITED: (FenceState.IN_FLIGHT, FenceState.NONE),
-        FenceState.IN_FLIGHT: (FenceState.LATE, FenceState.NONE),
-        FenceState.LATE: (FenceState.LATE, FenceState.NONE),
-    },
-)
-
-
 class Fence:
     """The fences of one connection, one at a time."""
 
-    __slots__ = ("_idle_ticks", "_was", "head", "missed", "number", "position", "sources", "state")
+    __slots__ = ("_idle_ticks", "_is_fresh", "_was", "head", "missed", "number", "position", "sources", "under_way")
 
     def __init__(self) -> None:
-        self.state = FenceState.NONE
+        self.under_way = False
+        self._is_fresh = False  # it is expedited and began since the last tick, so the next tick does not count it as late
         self.number = 0  # of the last fence
         self.missed = 0  # ticks in a row without a proof
         self.position = 0  # of the feed when the fence began, before its head was read
@@ -62,7 +41,7 @@ class Fence:
 
     def reset(self) -> None:
         """Begin with a new connection. Numbers continue, so an answer to the old connection matches no fence of the new one."""
-        self.state, self.missed, self.head, self._idle_ticks = FenceState.NONE, 0, None, IDLE_TICKS
+        self.under_way, self.missed, self.head, self._idle_ticks = False, 0, None, IDLE_TICKS
 
     def is_due(self, *, is_idle: bool) -> bool:
         """Return whether to begin a fence at this tick."""
@@ -71,26 +50,21 @@ class Fence:
 
     def begin(self, position: int, sources: frozenset[Source], *, expedited: bool) -> None:
         """Begin a fence. Its head may be read from now on."""
-        self._move(FenceState.EXPEDITED if expedited else FenceState.IN_FLIGHT)
+        self.under_way, self._is_fresh = True, expedited
         self.number += 1
         self._idle_ticks, self._was = 0, self.head
         self.position, self.sources, self.head = position, sources, None
 
     def tick(self) -> None:
-        """Note a tick of the clock."""
-        if self.state is not FenceState.NONE:
-            self._move(FenceState.IN_FLIGHT if self.state is FenceState.EXPEDITED else FenceState.LATE)
-            self.missed += self.state is FenceState.LATE
+        """Note a tick of the clock. The fence under way is late unless it is fresh."""
+        self.missed += self.under_way and not self._is_fresh
+        self._is_fresh = False
 
     def fail(self) -> None:
         """End the fence under way, as its head could not be read or its PING could not be sent."""
-        self.missed += self.state is not FenceState.EXPEDITED  # a regular fence is due soon, and counts
-        self._move(FenceState.NONE)
+        self.missed += not self._is_fresh  # a regular fence is due soon, and counts
+        self.under_way = False
 
     def pong(self) -> None:
         """End the fence under way, as its PONG has arrived."""
-        self._move(FenceState.NONE)
-        self.missed = 0
-
-    def _move(self, state: FenceState) -> None:
-        self.state = MACHINE[self.state, state]
+        self.under_way, self.missed = False, 0

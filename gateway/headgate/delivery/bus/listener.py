@@ -441,13 +441,12 @@ class Bus:
         match action:
             case out.Deliver():
                 self._deliver(action)
-            case out.Synced():
+            case out.SimpleAction.SYNCED:
                 self._proven_s = monotonic()
                 self._fences.record(self._proven_s - self.fence_began_s)
                 self._note_round_trip((self._proven_s - self.fence_began_s) / 2)
                 self.last_error = None
-                if action.sources:
-                    self._wake_waiting()
+                self._wake_waiting()
                 self._receiver.fenced()
             case out.Gap():
                 self._receiver.missing(action.first, action.last, action.reason)

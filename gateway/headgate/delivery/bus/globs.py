@@ -1,4 +1,4 @@
-"""Sets of globs, and of channels that may lie in them. No I/O.
+"""Globs, and sets of channels that may lie in them. No I/O.
 
 A glob's `*` stands for any bytes, including dots; nothing else is special. A glob lies in another if the other matches its text,
 where only a `*` matches a `*`. All names begin with a prefix of the same length, before the topic.
@@ -22,42 +22,9 @@ def matcher(glob: bytes) -> re.Pattern[bytes]:
     return re.compile(re.escape(glob).replace(rb"\*", b".*"), re.DOTALL)
 
 
-class GlobSet:
-    """Globs, indexed by their first part, so that a few lookups show whether a name or another glob lies in one."""
-
-    __slots__ = ("_by_length", "size")
-
-    def __init__(self, globs: Iterable[bytes] = ()) -> None:
-        # Length of the part before the first `*` → that part → the globs that begin with it.
-        self._by_length: dict[int, dict[bytes, list[bytes]]] = {}
-        self.size = 0  # their number
-        for glob in globs:
-            self.add(glob)
-
-    def add(self, glob: bytes) -> None:
-        """Add an absent glob."""
-        start = glob[: glob.index(b"*")]
-        self.size += 1
-        self._by_length.setdefault(len(start), {}).setdefault(start, []).append(glob)
-
-    def remove(self, glob: bytes) -> None:
-        """Remove a present glob."""
-        start = glob[: glob.index(b"*")]
-        starts = self._by_length[len(start)]
-        starts[start].remove(glob)
-        self.size -= 1
-        if not starts[start]:
-            del starts[start]
-            if not starts:
-                del self._by_length[len(start)]
-
-    def covers(self, name: bytes) -> bool:
-        """Return whether a name or a glob lies in one of these."""
-        for length, starts in self._by_length.items():
-            for glob in starts.get(name[:length], ()):
-                if matcher(glob).fullmatch(name):
-                    return True
-        return False
+def covers(globs: Iterable[bytes], name: bytes) -> bool:
+    """Return whether a name or a glob lies in one of these few globs."""
+    return any(matcher(glob).fullmatch(name) for glob in globs)
 
 
 class SourceCounts:

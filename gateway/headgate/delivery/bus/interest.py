@@ -35,7 +35,7 @@ from itertools import chain
 from headgate.events.topic import USERS, is_wildcard
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 
-from .globs import GlobSet, Source, SourceCounts, matcher
+from .globs import Source, SourceCounts, covers, matcher
 
 __all__ = ["Interest", "Source", "by_command", "sources"]
 
@@ -109,9 +109,8 @@ class Interest:
         self._sources_of: dict[str, tuple[Source, ...]] = {}
         self._channels, self._globs = SourceCounts(len(prefix)), SourceCounts(len(prefix))
         self._target: set[Source] = set()
-        self._broad: set[Source] = set()  # globs in the target
-        self._cover = GlobSet()  # the reach of `_broad`
-        self._synced_cover = GlobSet()
+        self._broad: dict[Source, bytes] = {}  # globs in the target, at most MAX_GLOBS, with the reach of each
+        self._synced_cover: set[bytes] = set()
         self._fresh: set[Source] = set()  # needed, not requested
         self._excess: set[Source] = set()  # requested, not needed
         self._acknowledged: set[Source] = set()  # by Redis, without a fence since
@@ -157,7 +156,7 @@ class Interest:
         active = set()
         for pattern in patterns:
             for source in sources_of[pattern]:
-                if source not in synced and not (cover.size and cover.covers(self._reach(source))):
+                if source not in synced and not (cover and covers(cover, self._reach(source))):
                     break
             else:
                 active.add(pattern)
@@ -192,7 +191,7 @@ class Interest:
         for each in (self.requested, self._target, self._fresh, self._excess, self._acknowledged, self._synced, self._leaving):
             each.clear()
         self._broad.clear()
-        self._cover, self._synced_cover = GlobSet(), GlobSet()
+        self._synced_cover.clear()
         self._open_topics = self._open_globs = 0
 
     def narrow_refused(self) -> bool:
@@ -247,7 +246,7 @@ class Interest:
             self._retarget()
         if not self._excess:
             return []
-        cover = GlobSet(self._reach(glob) for glob in self._broad if glob in self._synced)
+        cover = {reach for glob, reach in self._broad.items() if glob in self._synced}
         dropped = [source for source in self._excess if self._dispensable(source, cover)]
         for source in dropped:
             if self._is_glob(source) and source in self._synced:
@@ -304,7 +303,7 @@ class Interest:
             self._dirty = True
             return
         for source in new:
-            if self._cover.size and self._cover.covers(self._reach(source)):
+            if covers(self._broad.values(), self._reach(source)):
                 continue
             if self._is_glob(source):
                 self._take_glob(source)
@@ -352,11 +351,9 @@ class Interest:
         reach = glob[1]
         inside = matcher(reach)
         for other in [other for other in self._broad if inside.fullmatch(other[1])]:
-            self._broad.remove(other)
-            self._cover.remove(other[1])
+            del self._broad[other]
             self._unwant(other)
-        self._broad.add(glob)
-        self._cover.add(reach)
+        self._broad[glob] = reach
         self._want(glob)
         for each in self._channels.inside(reach):
             self._unwant(each)
@@ -364,57 +361,48 @@ class Interest:
     def _leave_glob(self, glob: Source) -> None:
         """Want no longer a glob, but what lies in it and in no other."""
         reach = glob[1]
-        self._broad.remove(glob)
-        self._cover.remove(reach)
+        del self._broad[glob]
         self._unwant(glob)
-        freed = [other for other in self._globs.inside(reach) if not self._cover.covers(other[1])]
-        for other in self._broadest(freed):
-            self._broad.add(other)
-            self._cover.add(other[1])
-            self._want(other)
-        for each in self._channels.inside(reach):
-            if not self._cover.covers(each[1]):
-                self._want(each)
+        freed = self._broadest(other for other in self._globs.inside(reach) if not covers(self._broad.values(), other[1]))
+        self._broad |= freed
+        alone = set(self._channels.inside(reach))
+        for other in self._broad.values():
+            alone.difference_update(self._channels.inside(other))
+        for each in (*freed, *alone):
+            self._want(each)
 
     def _retarget(self) -> None:
         """Compute the target of a new connection, or when the whole feed is taken or left."""
         self._dirty = False
         whole = self._only_whole or self._too_many()
-        globs = list(self._everything) if whole else self._broadest(self._globs)
-        self._broad = set(globs)
-        self._cover = GlobSet(map(self._reach, globs))
-        self._target = {*globs, *self._channels}
-        for glob in globs:
-            self._target.difference_update(self._channels.inside(self._reach(glob)))
+        self._broad = self._broadest(self._everything if whole else self._globs)
+        self._target = {*self._broad, *self._channels}
+        for reach in self._broad.values():
+            self._target.difference_update(self._channels.inside(reach))
         if not self._only_whole:
             self._target |= self._plain
         self._takes_all = self._everything <= self._target
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
 
-    def _broadest(self, globs: Iterable[Source]) -> list[Source]:
-        """Return the globs that lie in none of the others."""
+    def _broadest(self, globs: Iterable[Source]) -> dict[Source, bytes]:
+        """Return the globs that lie in none of the others, with the reach of each."""
         reaches = {glob: self._reach(glob) for glob in globs}
-        return [
-            glob
-            for glob, reach in reaches.items()
-            if not any(other != glob and matcher(wider).fullmatch(reach) for other, wider in reaches.items())
-        ]
+        return {glob: reach for glob, reach in reaches.items() if not covers({*reaches.values()} - {reach}, reach)}
 
-    def _dispensable(self, source: Source, cover: GlobSet) -> bool:
+    def _dispensable(self, source: Source, cover: set[bytes]) -> bool:
         """Return whether no active pattern needs an excess source while `cover` stays."""
         if source not in self._synced:
             return False  # its late acknowledgement would pass for that of a later request
         reach = self._reach(source)
-        if (source in self._globs or source in self._channels) and not cover.covers(reach):
-            return False
-        if not self._is_glob(source):
+        if covers(cover, reach):
             return True
-        # For each source inside this glob, the source itself or another glob must stay.
-        inside = [glob for glob in self._globs if matcher(reach).fullmatch(self._reach(glob))]
-        return all(
-            (other in self._synced and other in self._target) or cover.covers(self._reach(other))
-            for other in chain(inside, self._channels.inside(reach))
+        if source in self._globs or source in self._channels:
+            return False
+        # For each source inside a glob, the source itself or another glob must stay.
+        return not self._is_glob(source) or all(
+            (other in self._synced and other in self._target) or covers(cover, self._reach(other))
+            for other in chain(self._globs.inside(reach), self._channels.inside(reach))
         )
 
     def _update_overlaps(self, changed: Iterable[Source], by: int) -> None:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 from headgate.errors import BusUnavailable
@@ -20,6 +19,8 @@ from headgate.node.presence.rooms import Rooms
 from headgate.redis.presence_entries import Beat, News, TopicWrite, Written
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
+from headgate.transport.outbox import Outbox
+from headgate.transport.send_queue import ClientQueue
 
 # A process tries again within this time, when Redis has refused it.
 RETRY_S = 1.0
@@ -122,23 +123,26 @@ class ModelStore:
             listener(topic, message)
 
 
-class Page:
+class Page(Outbox):
     """A page: its members, and the notices that reach it. `slow`: its connection has no room."""
 
     def __init__(self, user: str, session: str) -> None:
+        super().__init__(ClientQueue(1, 1))
         self.user, self.session = user, session
-        self.closed = self.slow = False
         self.entered_s = 0.0
         self.members: dict[str, Any] | None = None
         self.copy, self.version = "", 0
         self.seen_leaving: list[str] = []
 
     @property
-    def queue(self) -> Any:
-        """As the watchers look at it."""
-        return SimpleNamespace(control_bytes=1 << 20 if self.slow else 0)
+    def slow(self) -> bool:
+        return self.queue.control_bytes > 0
 
-    def offer_control(self, frame: Frame) -> None:
+    @slow.setter
+    def slow(self, slow: bool) -> None:
+        self.queue.control_bytes = 1 << 20 if slow else 0
+
+    def offer_control(self, frame: Frame, *, flush: bool = True) -> None:
         """Take a notice, as web/src/presence/members.js does."""
         packet = frame.packet.decode()
         body = json.loads(packet[packet.index(",") + 1 :])[1]

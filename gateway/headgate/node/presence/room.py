@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headgate.events.wire.frames import Frame, message_frame
 from headgate.events.wire.packets import PRESENCE, notice_packet
@@ -23,6 +23,9 @@ from headgate.redis.presence_entries import Member, merge
 
 from .other_members import OtherMembers
 from .own_members import OwnMembers
+
+if TYPE_CHECKING:
+    from headgate.transport.outbox import Outbox
 
 MERGED_AT_ONCE = 200  # users, in about 2 ms, before the loop may run
 # Members and bytes in one part of a room, because an answer has the size limit of every message.
@@ -33,19 +36,6 @@ MAX_WAITING_BYTES = 65536
 # Pages between two yields to the loop.
 _STRIDE = 32
 _FIELDS_BYTES = 24  # of a member in JSON, without name and meta
-
-
-class Connection(Protocol):
-    """The connection of a page, as watchers see it."""
-
-    closed: bool
-
-    @property
-    def queue(self) -> Any:
-        """The send queue, with `control_bytes` of notices."""
-
-    def offer_control(self, frame: Frame) -> None:
-        """Send a notice ahead of events."""
 
 
 class Room:
@@ -69,7 +59,7 @@ class Room:
         self.version = 0
         self.was_live = False
         self.sessions = 0
-        self.watchers: dict[str, Connection] = {}
+        self.watchers: dict[str, Outbox] = {}
         self.behind: dict[str, None] = {}
         self._members: dict[str, Member] = {}
         self._names: list[str] = []
@@ -135,7 +125,7 @@ class Room:
         """Whether there is, or may be, a difference to send."""
         return bool(self._changed or self.others.changed)
 
-    def watch(self, session: str, connection: Connection) -> dict[str, Any]:
+    def watch(self, session: str, connection: Outbox) -> dict[str, Any]:
         """Add a page, or let it start over; return the first part."""
         self.end_watch(session)
         self.watchers[session] = connection
@@ -222,5 +212,5 @@ class Room:
                 insort(self._names, user)
 
 
-def _has_room(connection: Connection) -> bool:
+def _has_room(connection: Outbox) -> bool:
     return not connection.closed and connection.queue.control_bytes < MAX_WAITING_BYTES

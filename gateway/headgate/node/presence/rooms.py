@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import count
 from secrets import token_hex
 from time import monotonic, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,7 +21,10 @@ from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.redis.presence_entries import TopicWrite
 from headgate.settings.settings import Settings
 
-from .room import Connection, Room
+from .room import Room
+
+if TYPE_CHECKING:
+    from headgate.transport.outbox import Outbox
 
 # Most changes in the writes of one command.
 MAX_IN_ALL = 2000
@@ -97,14 +100,14 @@ class Rooms:
             self.open[topic].sessions += 1
         return self.open[topic]
 
-    def watch(self, session: str, topic: str, connection: Connection) -> dict[str, Any]:
+    def watch(self, session: str, topic: str, connection: Outbox) -> dict[str, Any]:
         """Let a prepared client watch a topic without being a member; return the first part of the members."""
         room = self.open[topic]
         if (user := room.own.leave(session)) is not None:
             self._own_changed(topic, [user])
         return room.watch(session, connection)
 
-    def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
+    def enter(self, session: str, topic: str, connection: Outbox, user: str, meta: str | None) -> dict[str, Any]:
         """Make a prepared client a member that watches; return the first part of the members. A refusal changes nothing.
 
         Raises LimitReached: `presence_members`.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from headgate.auth.identity import Identity
 from headgate.events.wire.frames import Frame, message_frame
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 MAX_NOTICES = 64
 # Nearly all clients have no starts, and share this.
 NO_STARTS: Mapping[str, int] = MappingProxyType({})
-
-
-# The notice of another epoch: a cursor, or the loss of the events between two offsets from the log (0: none).
-_LineNotice: TypeAlias = tuple[Frame, int, int]
 
 
 class _NoConnection:
@@ -82,7 +78,7 @@ class Client:
     """
 
     __slots__ = (
-        "_gaps", "_latest", "_line_notice", "_reader", "account", "allowed", "asked", "auth", "base",
+        "_gaps", "_latest", "_reader", "account", "allowed", "asked", "auth", "base",
         "conflated", "connection", "direct", "discarded", "from_log", "gaps", "gone", "identity",
         "left_to_log", "namespace", "offered", "position", "sent", "sent_by_cursor", "session", "since_ms",
         "starts", "state", "subscriptions",
@@ -114,7 +110,6 @@ class Client:
         self._reader = reader
         self._gaps: Gaps | None = None
         self._latest: Latest | None = None
-        self._line_notice: _LineNotice | None = None
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
@@ -371,14 +366,24 @@ class Client:
         self.starts = {pattern: min(start, end) for pattern, start in self.starts.items()} or NO_STARTS
         return None if self.state.arriving else had
 
-    def notify_line(self, cursor: Frame, epoch: str) -> None:
-        """Report the new epoch of the log, of which the client has lost nothing. Order and room are as in `notify_log_lost`."""
-        self._notify_line((cursor, 0, 0), epoch)
+    def notify_line(self, notice: Frame) -> None:
+        """Report the new epoch of the log, by a cursor if the client has lost nothing. Order and room: as in `notify_log_lost`.
+
+        Beyond MAX_NOTICES the connection of a client that does not read ends, and when it resumes, one notice has all changes.
+        """
+        self._report_gaps()
+        self._hand_over_latest()
+        queue = self.connection.queue
+        queue.put(notice)
+        if queue.frames > queue.max_frames + MAX_NOTICES:
+            self.connection.end("it did not read while the log changed")
+        else:
+            self.connection.flush()
 
     def notify_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Report the new epoch, and that events `end` + 1 … `had` are no longer in the log."""
         self.gaps += 1
-        self._notify_line((rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
+        self.notify_line(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch))
 
     def leave(self) -> None:
         """Leave the namespace, and give up the connection, which may continue. Idempotent.
@@ -393,33 +398,6 @@ class Client:
                 if frame.tally is not None:
                     frame.tally.kept -= 1
                     frame.tally.gone += 1
-
-    def _notify_line(self, notice: _LineNotice, epoch: str) -> None:
-        """Queue a notice of another epoch, or merge it with the last one if nothing was queued since.
-
-        Otherwise a client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends,
-        and when it resumes, one notice has all changes.
-        """
-        self._report_gaps()
-        self._hand_over_latest()
-        connection = self.connection
-        queue = connection.queue
-        frame, end, had = notice
-        merged = notice
-        last, last_end, last_had = self._line_notice or (None, 0, 0)
-        # It has received nothing since the rollback, so it has not seen what the next one removes above its end.
-        if last_had:
-            end = min(last_end, end) if had else last_end
-            merged = rolled_back_notice(self.namespace, self.subscriptions, end, last_had, epoch), end, last_had
-        if last is not None and (last_had or not had) and queue.replace_last(last, merged[0]):
-            self._line_notice = merged
-        else:
-            queue.put(frame)
-            self._line_notice = notice
-        if queue.frames > queue.max_frames + MAX_NOTICES:
-            connection.end("it did not read while the log changed")
-        else:
-            connection.flush()
 
     def _step(self, step: Step) -> None:
         """Take a step, hold or release direct writes, and report the phase to the log readers. Nothing else sets the state."""

@@ -322,7 +322,7 @@ class LiveFeed:
                     place = last if client.state.phase is Phase.LIVE else min(last, client.position)
                     if (cursor := cursors.get(place)) is None:
                         cursor = cursors[place] = self._cursor(epoch, place)
-                    client.notify_line(cursor, epoch)
+                    client.notify_line(cursor)
                 if not count % _NOTICE_STRIDE:
                     yield
 

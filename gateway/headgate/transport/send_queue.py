@@ -79,14 +79,6 @@ class ClientQueue:
         if self.bytes > self.peak_bytes:
             self.peak_bytes = self.bytes
 
-    def replace_last(self, last: Frame, frame: Frame) -> bool:
-        """Replace the last frame of the data lane; return False if that is not `last`."""
-        if not self._data or self._data[-1][0] is not last:
-            return False
-        self._data[-1] = (frame, None)
-        self.bytes += len(frame.wire) - len(last.wire)
-        return True
-
     def offer_control(self, frame: Frame) -> bool:
         """Append to the control lane; return False if it is full, which means that the client has stopped reading."""
         if self._control is None:

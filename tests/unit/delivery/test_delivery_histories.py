@@ -198,7 +198,7 @@ def serves_readers_that_have_not_been_told(patch: pytest.MonkeyPatch) -> None:
 
 def sends_the_cursor_of_another_epoch_ahead_of_events(patch: pytest.MonkeyPatch) -> None:
     """Waiting events are taken for events of the new epoch, or for delivered."""
-    patch.setattr(Client, "notify_line", lambda client, cursor, epoch: client.connection.offer_control(cursor))
+    patch.setattr(Client, "notify_line", lambda client, notice: client.connection.offer_control(notice))
 
 
 def says_the_feeds_place_for_everybodys(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """A client and a log that goes on in another epoch: the notice to it, by its phase and its pressure."""
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -68,21 +67,8 @@ def change(client: Client, feed_offset: int, end: int = END, epoch: str = OTHER)
     if had is not None and had > end:
         client.notify_rolled_back(end, had, epoch)
     elif had is not None:
-        client.notify_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": epoch, "offset": had})), epoch)
+        client.notify_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": epoch, "offset": had})))
     return had
-
-
-def words(wired: WiredClient) -> list[tuple[object, ...]]:
-    """The words of other epochs that wait for the browser."""
-    waiting = [json.loads(frame.packet.partition(b",")[2]) for frame in wired.connection.queue.take(1 << 20)]
-    told = [(name, rest[0]) for name, *rest in waiting if name in ("cursor", "gap")]
-    return [
-        ("cursor", body["epoch"], body["offset"])
-        if name == "cursor"
-        else (body["reason"], body["epoch"], body["from"], body["to"])
-        for name, body in told
-        if body.get("reason") != "overflow"
-    ]
 
 
 def framed(offset: int) -> Frame:
@@ -95,27 +81,6 @@ def stalled(wired: WiredClient) -> Client:
     wired.connection.cork()
     wired.client.offer(framed(1))
     return wired.client
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ([(100, 100), (100, 100), (100, 100)], [("cursor", "e2", 100)]),
-        ([(100, 90), (90, 90), (95, 95)], [("rolled_back", "e2", 91, 100)]),
-        ([(100, 90), (95, 80)], [("rolled_back", "e1", 81, 100)]),
-        ([(100, 90), (99, 95)], [("rolled_back", "e1", 91, 100)]),
-        ([(100, 100), (110, 105)], [("cursor", "e0", 100), ("rolled_back", "e1", 106, 110)]),
-    ],
-)
-def test_words_of_several_changes_that_follow_each_other_become_one(
-    make_client: MakeClient, changes: list[tuple[int, int]], told: list[tuple[object, ...]]
-) -> None:
-    """For a client that reads nothing in between; with its received events, the last epoch, and the lowest end."""
-    wired = make_client()
-    client = stalled(wired)
-    for number, (feed_offset, end) in enumerate(changes):
-        change(client, feed_offset, end, f"e{number}")
-    assert words(wired) == told
 
 
 def test_a_client_that_does_not_read_while_the_log_changes_again_and_again_is_disconnected(make_client: MakeClient) -> None:

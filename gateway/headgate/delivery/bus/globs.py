@@ -14,6 +14,8 @@ from typing import TypeAlias, TypeVar
 # Command and name, as Redis acknowledges them, such as (b"subscribe", b"hg:{n}:orders.1"), (b"psubscribe", b"hg:{n}:orders.*") or
 # (b"ssubscribe", b"hg:{n}:orders.1").
 Source: TypeAlias = tuple[bytes, bytes]
+# The part of a glob before its first `*`, which most names do not begin with, and the glob.
+Glob: TypeAlias = tuple[bytes, bytes]
 
 
 @lru_cache(maxsize=1024)
@@ -22,9 +24,14 @@ def matcher(glob: bytes) -> re.Pattern[bytes]:
     return re.compile(re.escape(glob).replace(rb"\*", b".*"), re.DOTALL)
 
 
-def covers(globs: Iterable[bytes], name: bytes) -> bool:
+def split(glob: bytes) -> Glob:
+    """Return a glob with its part before the first `*`."""
+    return glob[: glob.index(b"*")], glob
+
+
+def covers(globs: Iterable[Glob], name: bytes) -> bool:
     """Return whether a name or a glob lies in one of these few globs."""
-    return any(matcher(glob).fullmatch(name) for glob in globs)
+    return any(name.startswith(start) and matcher(glob).fullmatch(name) for start, glob in globs)
 
 
 class SourceCounts:

@@ -35,7 +35,7 @@ from itertools import chain
 from headgate.events.topic import USERS, is_wildcard
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 
-from .globs import Source, SourceCounts, covers, matcher
+from .globs import Glob, Source, SourceCounts, covers, matcher, split
 
 __all__ = ["Interest", "Source", "by_command", "sources"]
 
@@ -109,8 +109,8 @@ class Interest:
         self._sources_of: dict[str, tuple[Source, ...]] = {}
         self._channels, self._globs = SourceCounts(len(prefix)), SourceCounts(len(prefix))
         self._target: set[Source] = set()
-        self._broad: dict[Source, bytes] = {}  # globs in the target, at most MAX_GLOBS, with the reach of each
-        self._synced_cover: set[bytes] = set()
+        self._broad: dict[Source, Glob] = {}  # globs in the target, at most MAX_GLOBS, with the reach of each
+        self._synced_cover: set[Glob] = set()
         self._fresh: set[Source] = set()  # needed, not requested
         self._excess: set[Source] = set()  # requested, not needed
         self._acknowledged: set[Source] = set()  # by Redis, without a fence since
@@ -235,7 +235,7 @@ class Interest:
         self._synced |= synced
         for source in synced:
             if self._is_glob(source):
-                self._synced_cover.add(self._reach(source))
+                self._synced_cover.add(split(self._reach(source)))
         self.whole = self._everything <= self._synced
 
     def to_unsubscribe(self, now_s: float) -> list[Source]:
@@ -250,7 +250,7 @@ class Interest:
         dropped = [source for source in self._excess if self._dispensable(source, cover)]
         for source in dropped:
             if self._is_glob(source) and source in self._synced:
-                self._synced_cover.remove(self._reach(source))
+                self._synced_cover.remove(split(self._reach(source)))
             for each in (self.requested, self._excess, self._synced):
                 each.discard(source)
         self.whole = self._everything <= self._synced
@@ -353,7 +353,7 @@ class Interest:
         for other in [other for other in self._broad if inside.fullmatch(other[1])]:
             del self._broad[other]
             self._unwant(other)
-        self._broad[glob] = reach
+        self._broad[glob] = split(reach)
         self._want(glob)
         for each in self._channels.inside(reach):
             self._unwant(each)
@@ -366,7 +366,7 @@ class Interest:
         freed = self._broadest(other for other in self._globs.inside(reach) if not covers(self._broad.values(), other[1]))
         self._broad |= freed
         alone = set(self._channels.inside(reach))
-        for other in self._broad.values():
+        for _, other in self._broad.values():
             alone.difference_update(self._channels.inside(other))
         for each in (*freed, *alone):
             self._want(each)
@@ -377,7 +377,7 @@ class Interest:
         whole = self._only_whole or self._too_many()
         self._broad = self._broadest(self._everything if whole else self._globs)
         self._target = {*self._broad, *self._channels}
-        for reach in self._broad.values():
+        for _, reach in self._broad.values():
             self._target.difference_update(self._channels.inside(reach))
         if not self._only_whole:
             self._target |= self._plain
@@ -385,12 +385,12 @@ class Interest:
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
 
-    def _broadest(self, globs: Iterable[Source]) -> dict[Source, bytes]:
+    def _broadest(self, globs: Iterable[Source]) -> dict[Source, Glob]:
         """Return the globs that lie in none of the others, with the reach of each."""
-        reaches = {glob: self._reach(glob) for glob in globs}
-        return {glob: reach for glob, reach in reaches.items() if not covers({*reaches.values()} - {reach}, reach)}
+        reaches = {glob: split(self._reach(glob)) for glob in globs}
+        return {glob: reach for glob, reach in reaches.items() if not covers({*reaches.values()} - {reach}, reach[1])}
 
-    def _dispensable(self, source: Source, cover: set[bytes]) -> bool:
+    def _dispensable(self, source: Source, cover: set[Glob]) -> bool:
         """Return whether no active pattern needs an excess source while `cover` stays."""
         if source not in self._synced:
             return False  # its late acknowledgement would pass for that of a later request

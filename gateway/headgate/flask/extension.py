@@ -32,7 +32,7 @@ from headgate.errors import HeadgateError, SettingsError, leaving, stays_in_its_
 from headgate.events.event import Event, JsonText
 from headgate.events.numbers import check_flag
 from headgate.events.topic import check_pattern, check_topic
-from headgate.events.wire.requests import MAX_OFFSET, Replay
+from headgate.events.wire.requests import MAX_OFFSET
 from headgate.flask.page_files import add_page_files
 from headgate.installation import MissingExtra, needing
 from headgate.redis.pauses import PUBLISHES
@@ -433,7 +433,7 @@ class Headgate:
         """
         space = self.gateway.namespaces[self._attached().served(namespace)]
         epoch = space.bus.epoch
-        events, next_ = space.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
+        events, next_ = space.search.page(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch)
         return epoch or "", events, next_
 
     def current_inbox(

@@ -18,7 +18,7 @@ from headgate.delivery.replay_start import LogTopics, TopicPage, find_starts
 from headgate.errors import BusUnavailable, LimitReached
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.events.wire.requests import Replay, Since
+from headgate.events.wire.requests import Since
 from headgate.redis.lineage import Entry, Head
 from headgate.redis.log import PAGE_EVENTS, EventLog
 from headgate.runtime.loop import Lock, Share, sleep
@@ -109,18 +109,17 @@ class LogSearch:
         if (wait_s := self._borrow_read(client, READ_WAIT_S)) > 0:
             sleep(wait_s)
 
-    def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
+    def page(self, pattern: str, first: int, last: int, epoch: str | None) -> tuple[list[Event], int | None]:
         """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to continue from, if any.
 
-        May switch greenlets. Raises BusUnavailable, BusRefused: as `head`. BusUnavailable also when the log has left the epoch
-        of `wanted`.
+        May switch greenlets. Raises BusUnavailable, BusRefused: as `head`. BusUnavailable also when the log has left `epoch`.
         """
         with self._turn_to_search() as log:
-            entries = log.page(wanted.first - 1, wanted.last, epoch=wanted.epoch)
-        events, next_ = _part(entries, wanted.pattern, PAGE_EVENTS)
+            entries = log.page(first - 1, last, epoch=epoch)
+        events, next_ = _part(entries, pattern, PAGE_EVENTS)
         if next_ is None:
-            next_ = entries[-1].offset + 1 if len(entries) >= PAGE_EVENTS else wanted.last + 1
-        return events, next_ if next_ <= wanted.last else None
+            next_ = entries[-1].offset + 1 if len(entries) >= PAGE_EVENTS else last + 1
+        return events, next_ if next_ <= last else None
 
     def page_back(self, pattern: str, before: int, epoch: str | None, limit: int) -> tuple[list[Event], int | None]:
         """Return at most `limit` matching events of one page of the log below an offset, newest first. Otherwise as `page`."""

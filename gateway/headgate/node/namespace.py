@@ -28,7 +28,7 @@ from headgate.errors import Forbidden, HeadgateError, InvalidEvent, InvalidReque
 from headgate.events.event import Event
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.events.wire.requests import MAX_OFFSET, Position, Replay, Subscription, read_history, read_replay
+from headgate.events.wire.requests import MAX_OFFSET, Position, Subscription, read_history, read_replay
 from headgate.node.presence.presence import Presence
 from headgate.redis.inbox import InboxPage, read_current
 from headgate.redis.lineage import Entry, Head
@@ -214,16 +214,15 @@ class Namespace:
         `next` is the offset from which to ask for the rest, or None. `gap {from, to, reason, epoch}`, with the last page, is the
         part of the range that an earlier epoch had and the log has lost. May switch greenlets. Raises as `history`.
         """
-        wanted = read_replay(request)
-        self._wait_to_read(client, wanted.pattern)
-        first, last = wanted.first, wanted.last
-        end = last if wanted.epoch in (None, self.bus.epoch) else self.search.end_of(wanted.epoch, last)
+        pattern, first, last, epoch = read_replay(request)
+        self._wait_to_read(client, pattern)
+        end = last if epoch in (None, self.bus.epoch) else self.search.end_of(epoch, last)
         epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None
         if end is not None and first <= end:
-            events, next_ = self.search.page(Replay(wanted.pattern, first, min(last, end), epoch))
-            self._check_again(client, wanted.pattern)
+            events, next_ = self.search.page(pattern, first, min(last, end), epoch)
+            self._check_again(client, pattern)
         answer: dict[str, object] = {"events": _shown(events), "next": next_, "epoch": epoch}
         if next_ is None and (end is None or last > end):
             reason = GapReason.LOG_LOST if end is None else GapReason.ROLLED_BACK

@@ -428,7 +428,7 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     """The anonymous have one name, so each address has its own."""
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
     namespace = namespace_of(NAMESPACE, Settings(read_per_s=0.5))
-    monkeypatch.setattr(namespace.search, "page", lambda wanted: ([], None))
+    monkeypatch.setattr(namespace.search, "page", lambda *wanted: ([], None))
     stand_at(namespace.bus, EPOCH, 10, 1)
     here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))
     wanted = {"pattern": "#", "from": 1, "to": 2}

@@ -95,16 +95,6 @@ class Position:
         return f"{self.epoch}:{self.offset}"
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A range of the log, both ends included. `epoch` is its offsets'; None for the log's current one."""
-
-    pattern: str
-    first: int
-    last: int
-    epoch: str | None = None
-
-
 def check_text(request: object) -> None:
     """Check that every text in a request's JSON can be written as UTF-8, without half of a surrogate pair.
 
@@ -149,12 +139,12 @@ def read_resume(request: object) -> Position | None:
     )
 
 
-def read_replay(request: object) -> Replay:
-    """Read `{pattern, from, to, epoch?}`."""
+def read_replay(request: object) -> tuple[str, int, int, str | None]:
+    """Read `{pattern, from, to, epoch?}`. Without an epoch, the offsets are in the log's current one."""
     body = _object(request, {"pattern", "from", "to", "epoch"}, "{pattern, from, to}")
     epoch = check_epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
     first = check_whole(body.get("from"), "from", 1, MAX_OFFSET)
-    return Replay(check_pattern(body.get("pattern")), first, check_whole(body.get("to"), "to", first, MAX_OFFSET), epoch)
+    return check_pattern(body.get("pattern")), first, check_whole(body.get("to"), "to", first, MAX_OFFSET), epoch
 
 
 def read_history(request: object) -> tuple[str, int | None, str | None, int]:

@@ -13,7 +13,6 @@ from headgate.events.wire.requests import (
     MAX_LAST,
     MAX_SEEN_IDS,
     Position,
-    Replay,
     Since,
     Subscription,
     check_text,
@@ -44,8 +43,8 @@ def since(request: Any) -> Subscription:
         (since, {"offset": 5, "epoch": None}, Subscription("a", Overflow.CATCH_UP, Since(offset=5))),
         (read_resume, None, None),
         (read_resume, {"epoch": EPOCH, "offset": 0}, Position(EPOCH, 0)),
-        (read_replay, {"pattern": "a.#", "from": 3, "to": 3}, Replay("a.#", 3, 3)),
-        (read_replay, {"pattern": "a", "from": 3, "to": 4, "epoch": EPOCH}, Replay("a", 3, 4, EPOCH)),
+        (read_replay, {"pattern": "a.#", "from": 3, "to": 3}, ("a.#", 3, 3, None)),
+        (read_replay, {"pattern": "a", "from": 3, "to": 4, "epoch": EPOCH}, ("a", 3, 4, EPOCH)),
         (read_seen, {"ids": [f"order:{number}" for number in range(MAX_SEEN_IDS)]}, [f"order:{n}" for n in range(MAX_SEEN_IDS)]),
     ],
 )

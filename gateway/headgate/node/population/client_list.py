@@ -8,6 +8,7 @@ loop, a slice at a time, so listing 10,000 clients delays nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from ipaddress import ip_address, ip_network
 from time import time
 from typing import Any
@@ -88,23 +89,19 @@ class ClientList:
 
     def _first(self, question: wire.ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
         """Return how many clients match, and the first after the place, in order, with one more than requested if possible."""
-        # Sorting all at once, or freeing all, takes milliseconds.
-        total, kept = 0, question.limit + 1
-        last, after = None, question.after
-        first: list[tuple[list[Any], Client]] = []
-        for client in self._matching(question):
-            self._share.pause()
-            total += 1
-            # The session at the end makes each place unique.
-            place = self._place(client, question.sort)
-            if (after is None or place > after) and (last is None or place < last):
-                first.append((place, client))
-                if len(first) >= kept + PART_ROWS:
-                    first.sort()
-                    del first[kept:]
-                    last = first[-1][0]
-        first.sort()
-        del first[kept:]
+        total, after = 0, question.after
+
+        def places() -> Iterator[tuple[list[Any], Client]]:
+            nonlocal total
+            for client in self._matching(question):
+                self._share.pause()
+                total += 1
+                place = self._place(client, question.sort)
+                if after is None or place > after:
+                    yield place, client
+
+        # Sorting all at once takes milliseconds. The session at the end makes each place unique.
+        first = nsmallest(question.limit + 1, places())
         return total, first
 
     def one(self, question: wire.OneQuestion) -> list[wire.ClientAnswer]:

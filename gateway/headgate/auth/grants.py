@@ -28,7 +28,7 @@ MAX_COMPILED = 256
 class Grants:
     """See the module. Immutable."""
 
-    __slots__ = ("_branches", "_everything", "_literally", "_open", "_others")
+    __slots__ = ("_branches", "_everything", "_literally", "_others")
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._everything = False
@@ -57,9 +57,6 @@ class Grants:
             else:
                 others.append(tokens)
         self._others = _walk(tuple(others)) if others else None
-        # A pattern with `#` has topics of several lengths, which a grant without `#` never contains.
-        openended = tuple(tokens for tokens in others if "#" in tokens)
-        self._open = _walk(openended) if openended else None
 
     def contain(self, pattern: str) -> bool:
         """Return whether a single grant contains a valid pattern."""
@@ -70,9 +67,9 @@ class Grants:
         words = pattern.split(".")
         if self._branches and self._in_branch(words):
             return True
-        if "#" in words:
-            return self._open is not None and self._open.contains_every_expansion(normal_form(pattern))
-        return self._others is not None and self._others.contains(words)
+        if self._others is None:
+            return False
+        return self._others.contains_every_expansion(normal_form(pattern)) if "#" in words else self._others.contains(words)
 
     def _in_branch(self, words: Sequence[str]) -> bool:
         least_words = len(words) - words.count("#")

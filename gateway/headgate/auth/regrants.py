@@ -14,7 +14,8 @@ each has its time, and lifted grants stay in the hash as ended ones.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 import msgspec
@@ -59,45 +60,32 @@ def encode(explicit: Explicit) -> str:
     return msgspec.json.encode(explicit).decode()
 
 
-class AuthenticatorCall:
-    """The context of a running authenticator. If it regranted its own user, the gateway would call it again without end.
+OWN_USER = "an authenticator may not regrant its own user, as it is asked again then; return the grants in the Identity"
+# The users that a running authenticator may not regrant, and those that it has regranted.
+_running_call: ContextVar[tuple[set[str], set[str]] | None] = ContextVar("headgate_asking", default=None)
 
-    Args:
-        user: the user to authenticate, if known before the answer.
+
+@contextmanager
+def authenticator_call(user: str | None) -> Iterator[set[str]]:
+    """Run an authenticator for a user, if known before the answer; yield the users that it has regranted.
+
+    If one of them is the user of its answer, the caller refuses that, because it would call the authenticator again without end.
     """
-
-    def __init__(self, user: str | None = None) -> None:
-        self._user, self._regranted, self._is_over = user, set[str](), False
-
-    def __enter__(self) -> AuthenticatorCall:
-        self._token = _running_call.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _running_call.reset(self._token)
-        self._is_over = True  # greenlets started by the authenticator inherit this context
-
-    def check(self, user: str) -> None:
-        """Raise RuntimeError if the authenticator has regranted the user of its answer."""
-        if user in self._regranted:
-            raise RuntimeError(_OWN_USER)
-
-    def regrants(self, user: str) -> None:
-        """Record a regrant. Raises RuntimeError if the user is the one to authenticate."""
-        if not self._is_over:
-            if user == self._user:
-                raise RuntimeError(_OWN_USER)
-            self._regranted.add(user)
-
-
-_OWN_USER = "an authenticator may not regrant its own user, as it is asked again then; return the grants in the Identity"
-_running_call: ContextVar[AuthenticatorCall | None] = ContextVar("headgate_asking", default=None)
+    own, regranted = {user} if user is not None else set[str](), set[str]()
+    token = _running_call.set((own, regranted))
+    try:
+        yield regranted
+    finally:
+        _running_call.reset(token)
+        own.clear()  # greenlets started by the authenticator inherit this context
 
 
 def note_regrant(user: str) -> None:
-    """Record a regrant in the context of a running authenticator. Raises RuntimeError as `AuthenticatorCall.regrants`."""
-    if (call := _running_call.get()) is not None:
-        call.regrants(user)
+    """Record a regrant in the context of a running authenticator. Raises RuntimeError if the user is the one to authenticate."""
+    own, regranted = _running_call.get() or ((), set[str]())
+    if user in own:
+        raise RuntimeError(OWN_USER)
+    regranted.add(user)
 
 
 def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

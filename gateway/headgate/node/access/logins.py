@@ -23,7 +23,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.keys import configured_keys
-from headgate.auth.regrants import AuthenticatorCall, Regrants
+from headgate.auth.regrants import OWN_USER, Regrants, authenticator_call
 from headgate.auth.scopes import ADMIN
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, LimitReached, SettingsError, Unauthorized
@@ -342,11 +342,13 @@ class Logins:
         """Return the answer of an application's authenticator, which may wait. Raises its exceptions."""
         while True:
             since = self.changes
-            with AuthenticatorCall(user) as call:
+            with authenticator_call(user) as regranted:
                 identity = call_application(self.authenticator, handshake)
-            if isinstance(identity, Identity):
-                call.check(identity.user)
-            if not isinstance(identity, Identity) or not self.has_changed(identity.user, since):
+            if not isinstance(identity, Identity):
+                return identity
+            if identity.user in regranted:
+                raise RuntimeError(OWN_USER)
+            if not self.has_changed(identity.user, since):
                 return identity
 
 

@@ -14,7 +14,7 @@ each has its time, and lifted grants stay in the hash as ended ones.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -61,8 +61,8 @@ def encode(explicit: Explicit) -> str:
 
 
 OWN_USER = "an authenticator may not regrant its own user, as it is asked again then; return the grants in the Identity"
-# The users that a running authenticator may not regrant, and those that it has regranted.
-_running_call: ContextVar[tuple[set[str], set[str]] | None] = ContextVar("headgate_asking", default=None)
+# The user whom a running authenticator identifies, if known, and those that it has regranted; empty when it has answered.
+_running_call: ContextVar[Sequence[tuple[str | None, set[str]]]] = ContextVar("headgate_asking", default=())
 
 
 @contextmanager
@@ -71,21 +71,22 @@ def authenticator_call(user: str | None) -> Iterator[set[str]]:
 
     If one of them is the user of its answer, the caller refuses that, because it would call the authenticator again without end.
     """
-    own, regranted = {user} if user is not None else set[str](), set[str]()
-    token = _running_call.set((own, regranted))
+    regranted = set[str]()
+    call = [(user, regranted)]
+    token = _running_call.set(call)
     try:
         yield regranted
     finally:
         _running_call.reset(token)
-        own.clear()  # greenlets started by the authenticator inherit this context
+        call.clear()  # greenlets started by the authenticator inherit this context
 
 
 def note_regrant(user: str) -> None:
     """Record a regrant in the context of a running authenticator. Raises RuntimeError if the user is the one to authenticate."""
-    own, regranted = _running_call.get() or ((), set[str]())
-    if user in own:
-        raise RuntimeError(OWN_USER)
-    regranted.add(user)
+    for own, regranted in _running_call.get():
+        if user == own:
+            raise RuntimeError(OWN_USER)
+        regranted.add(user)
 
 
 def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

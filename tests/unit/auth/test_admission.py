@@ -241,22 +241,27 @@ def test_limits_can_be_changed_while_clients_are_in() -> None:
     assert looked_at(failed, "a", 0.0) is None
 
 
+def fields_of(failed: FailedLogins) -> dict[str, bytes | None]:
+    """Return what a process gives the others, as they read it."""
+    return {name: field.encode() for name, field in failed.rates.fields(whole_row=False).items() if field is not None}
+
+
 def test_failed_logins_count_at_every_process_that_hears_of_them() -> None:
     """And an address waits no longer than if all had failed at one, because it has company."""
     now_s = 0.0
     here, there = (FailedLogins(0.5, 3, lambda: now_s) for _ in range(2))
     for failed in (here, there):
-        failed.rates.received(2, {"other": {}})
+        failed.rates.receive({"other": {}}, lost=False)
     for failed in (here, there):
         for _ in range(3):
             failed.failed("a", now_s)
-    told = {name: spending for name, spending in there.rates.changes().items() if spending is not None}
-    here.rates.received(2, {"other": told})
+    told = fields_of(there)
+    here.rates.receive({"other": told}, lost=False)
     assert (looked_at(here, "a", now_s), looked_at(here, "b", now_s)) == (2, None)
     there.failed("b", now_s)
     there.failed("b", now_s)
-    told |= {name: spending for name, spending in there.rates.changes().items() if spending is not None}
-    here.rates.received(2, {"other": told})
+    told |= fields_of(there)
+    here.rates.receive({"other": told}, lost=False)
     assert looked_at(here, "b", now_s) is None
     here.failed("b", now_s)
     assert looked_at(here, "b", now_s) == 2

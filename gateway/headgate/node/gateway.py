@@ -20,10 +20,8 @@ import structlog
 from headgate.auth.identity import Authenticator, Authorizer
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.node.presence.presence import Presence
-from headgate.redis.bounded import read_with
 from headgate.redis.budget import count_with
 from headgate.redis.connections import ROUND_TRIPS, is_open, redacted_address
-from headgate.redis.replies import Replies
 from headgate.runtime.logging import log_refusal
 from headgate.runtime.metrics import HOSTS_REFUSED, PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.services.publisher import publisher_of
@@ -65,7 +63,6 @@ class Gateway:
         warn_of_open_redis(url)
         REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
         count_with(lambda outcome: PUBLISH_BREAKER.labels(outcome).inc())
-        read_with(Replies)
         self.settings, self.authorizing = settings, Authorizing()
         self.publisher = publisher_of(settings, url, lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc())
         self._sockets = sockets = _sockets(settings)

@@ -2,11 +2,12 @@
 
 In: redis-py's arguments, and a switch (primary_switch.py). Out: connections. Their `connect` and `read_response` wait no longer
 than the rest of the budget. This covers each address of the host, each reply while connecting and the reply to a command, even if
-it comes byte by byte, but not name resolution, which has the system's limits. This file uses only one private name of redis-py.
+it comes byte by byte (replies.py), but not name resolution, which has the system's limits. This file uses only one private name
+of redis-py.
 
 A new connection logs in, chooses its database, reports receipts and asks which server it leads to in one round trip, because
-redis-py would take one for each. Over TLS it always has a reply by then: a server of TLS 1.3 sends session tickets after the
-handshake, which look like a reply until one has been read.
+redis-py would take one for each. Over TLS it always has a reply by then: a server of TLS 1.3 refuses a certificate of its client
+after the handshake.
 
 A pool calls `connect` each time it hands a connection out. Now and then it also asks, over another connection, where the address
 leads. If that question fails, the working connection stays in use. A question to a far Redis takes several round trips, and runs
@@ -31,7 +32,7 @@ import redis.connection
 
 from headgate.settings.addresses.redis_url import shown_node
 
-from .budget import check_left, left_s, wait_s
+from .budget import left_s, wait_s
 from .faults import LOCKED_OUT, NO_FUNCTION, NO_PERMISSION, reply_of
 from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, PrimarySwitch
 
@@ -40,11 +41,14 @@ if TYPE_CHECKING:
 
 try:
     from hiredis import pack_command
-except ImportError:  # optional for a process that only publishes
+
+    from .replies import Replies
+except ImportError:  # optional for a process that only publishes, where redis-py's parser reads
     _pack: Callable[[Any], bytes] | None = None
+    _parser: dict[str, Any] = {}
 else:
     # redis-py calls it too, after a check of each word that takes as long.
-    _pack = pack_command
+    _pack, _parser = pack_command, {"parser_class": Replies}
 
 # Limits on the question where an address leads, in seconds and as a share of the time left. The caller's own command waits for
 # it.
@@ -64,35 +68,6 @@ _ANONYMOUS_DRIVER: dict[str, Any] = (
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-
-
-_Default: Any = redis.connection.DefaultParser  # one of two classes, which mypy takes for a variable
-
-
-class _Parser(_Default):  # type: ignore[misc]
-    """redis-py's parser. With hiredis, a reply in many pieces ends with the budget; without, each piece has its own limit."""
-
-    _pieces = 0
-
-    def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply."""
-        self._pieces = 0
-        return super().read_response(*arguments, **options)
-
-    def read_from_socket(self, *arguments: Any, **options: Any) -> Any:
-        """Wait for a piece. Raises TimeoutError before a further one if no time is left."""
-        if self._pieces:
-            check_left()
-        self._pieces += 1
-        return super().read_from_socket(*arguments, **options)
-
-
-_parser: dict[str, Any] = {"parser_class": _Parser}
-
-
-def read_with(parser_class: type) -> None:
-    """Make every new connection of this process read replies with this class, in place of redis-py's."""
-    _parser["parser_class"] = parser_class
 
 
 class Bounded:

@@ -131,6 +131,8 @@ _CODES_OF_CLASSES: dict[type[BaseException], str] = {
 NO_REPLY = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 # Every error that a call of redis-py raises. It imports modules as it connects, which fails while the interpreter ends.
 FAULTS = (redis.RedisError, OSError, ImportError, *NO_REPLY)
+# Those of a socket without data: if it must not wait, the same with TLS, and after it has waited long enough.
+NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError, TimeoutError)
 
 
 class AllInUse(redis.ConnectionError):

@@ -1,15 +1,13 @@
-"""Reads the replies of a gateway's connections with hiredis, as redis-py's `parser_class`.
+"""Reads replies with hiredis, as redis-py's `parser_class`.
 
 In: an open connection of redis-py. Out: replies, and whether there is more to read. Each use of a connection checks this, so
 that a stray reply is never read as the next command's. redis-py's class checks with a new poll, which takes 15 to 35 µs under
-gevent, longer than the rest of a command. Elsewhere it takes 1 µs, so a process that only publishes keeps that class
-(docs/decisions/0062-public-redis-py-only.md).
+gevent, longer than the rest of a command, and the limit of a reply in many pieces counts for each piece there. This one takes
+what has arrived (docs/decisions/0062-public-redis-py-only.md).
 """
 
 from __future__ import annotations
 
-import select
-import socket
 from typing import Any
 
 import hiredis
@@ -17,6 +15,7 @@ import redis
 from redis.connection import DefaultParser
 
 from .budget import check_left
+from .faults import NOTHING_YET
 
 CLOSED = "Connection closed by server."
 
@@ -28,12 +27,10 @@ class Replies:
         self._read_bytes, self._buffer = socket_read_size, bytearray()
         self._sock: Any = None
         self._reader: Any = None
-        self._has_tls = False
 
     def on_connect(self, connection: Any) -> None:
         """Begin with a new connection. `_sock` is private to redis-py; tests/contract/test_redis_py_corners.py pins it."""
         self._sock, self._buffer = connection._sock, bytearray(self._read_bytes)
-        self._has_tls = hasattr(self._sock, "pending")  # it may hold bytes that the descriptor does not report
         self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=DefaultParser.parse_error)
 
     def on_disconnect(self) -> None:
@@ -48,20 +45,18 @@ class Replies:
         sock, reader = self._sock, self._reader
         if reader is None:
             raise redis.ConnectionError(CLOSED)
-        if reader.has_data() or (self._has_tls and sock.pending()):
+        if reader.has_data():
             return True
-        if timeout or self._has_tls:
-            poll = select.poll()
-            poll.register(sock, select.POLLIN)
-            return bool(poll.poll(None if timeout is None else timeout * 1000))
         timeout_s = sock.gettimeout()
-        sock.settimeout(0.0)
+        sock.settimeout(timeout)
         try:
-            return sock.recv(1, socket.MSG_PEEK) is not None  # also at the end
-        except BlockingIOError:
+            size = sock.recv_into(self._buffer)
+        except NOTHING_YET:
             return False
         finally:
             sock.settimeout(timeout_s)
+        reader.feed(self._buffer, 0, size)  # nothing at the end
+        return True
 
     def read_response(self, **_: object) -> Any:
         """Return the next reply, or the error in it. Waits for it.

@@ -24,7 +24,7 @@ from headgate.settings.addresses.redis_url import RedisKind, read_url, shown_nod
 
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool, shown_address
-from .faults import CHECK_PORT, FAULTS, reason_of, reply_of, shown_cause, translate, unavailable
+from .faults import CHECK_PORT, FAULTS, NOTHING_YET, reason_of, reply_of, shown_cause, translate, unavailable
 from .primary_switch import PrimarySwitch
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 READ_BYTES = 256 * 1024
 # A reply stays in memory until it is complete, and Redis itself allows 512 MB. A larger reply than this breaks the link.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
-# Errors of a socket without data: if it must not wait, the same with TLS, and after it has waited long enough.
-_NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError, TimeoutError)
 
 
 class SubscriberLink:
@@ -165,7 +163,7 @@ class SubscriberLink:
         sock.settimeout(within_s)
         try:
             return self._receive(sock)
-        except _NOTHING_YET:
+        except NOTHING_YET:
             return []
         finally:
             if self._socket is sock:
@@ -178,7 +176,7 @@ class SubscriberLink:
             if sock is not self._socket:  # closed before the line above
                 self._open_socket()
             size = sock.recv_into(self._buffer)
-        except _NOTHING_YET:
+        except NOTHING_YET:
             raise
         except OSError as error:
             raise self._broken(error) from error

@@ -177,39 +177,24 @@ def name_of(gateway_id: str) -> str:
     return gateway_id.rpartition(":")[0] or gateway_id
 
 
-class Remembered:
-    """The namespaces of one database that this process has asked about, at most MAX_REMEMBERED. Threads may share it, as each
-    step is one operation of a dict.
+def asked_about(client: Client) -> dict[str, bool]:
+    """Return the namespaces of a client's database that publishers of this process have asked about, for `note_served`.
+
+    True: a gateway has served it, or this process may not find out. Threads may share it.
     """
-
-    def __init__(self) -> None:
-        self._asked: dict[str, object] = {}  # True: resolved
-
-    def is_resolved(self, namespace: str) -> bool:
-        """Return whether a gateway has served it, or this process may not find out."""
-        return self._asked.get(namespace) is True
-
-    def resolve(self, namespace: str) -> None:
-        """Remember a namespace as resolved."""
-        self.is_new(namespace)  # makes room
-        self._asked[namespace] = True
-
-    def is_new(self, namespace: str) -> bool:
-        """Return True to the first caller only, which then asks Redis about it."""
-        if len(self._asked) >= MAX_REMEMBERED and namespace not in self._asked:
-            self._asked.clear()
-        own = object()
-        return self._asked.setdefault(namespace, own) is own
-
-
-def remembered(client: Client) -> Remembered:
-    """Return the facts that all publishers of this process have learned of a client's database."""
-    return _remembered(database(client))
+    return _asked_about(database(client))
 
 
 @lru_cache(maxsize=MAX_DATABASES)
-def _remembered(database: str) -> Remembered:
-    return Remembered()
+def _asked_about(database: str) -> dict[str, bool]:
+    return {}
+
+
+def note_served(asked: dict[str, bool], namespace: str, *, is_served: bool) -> None:
+    """Note an answer. Forgets all others beyond MAX_REMEMBERED."""
+    if len(asked) >= MAX_REMEMBERED and namespace not in asked:
+        asked.clear()
+    asked[namespace] = is_served
 
 
 def _served(now_s: int, live: int, left: bytes | None, newest: list[tuple[bytes, float]] | list[bytes], known: int) -> Served:

@@ -30,7 +30,7 @@ from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
 from headgate.redis.presence import read_page
 from headgate.redis.presence_entries import Member
-from headgate.redis.registry import has_been_served, remembered
+from headgate.redis.registry import asked_about, has_been_served, note_served
 from headgate.services.schemas.check import OnViolation, SchemaCheck, open_check
 
 # They share a call's time, so a dead idle connection leaves time for a new one.
@@ -82,7 +82,7 @@ class LogWriter:
         self._declared: set[str] = set()  # keys of logs
         self._entry: str = BATCH
         self._strict_namespace = strict_namespace
-        self._remembered = remembered(self._client)
+        self._asked = asked_about(self._client)
         self._replicas: Replicas = {}
         # The server of each namespace, as named by `place_of`. It never changes.
         self._places: dict[str, str] = {}
@@ -262,7 +262,7 @@ class LogWriter:
 
     def refuse_unserved(self, namespace: str) -> None:
         """Raise NamespaceNotServed before a strict publisher sends. Asks each time, because a gateway may appear."""
-        if not self._strict_namespace or self._remembered.is_resolved(namespace):
+        if not self._strict_namespace or self._asked.get(namespace):
             return
         try:
             served, known = has_been_served(self._client, namespace)
@@ -273,19 +273,20 @@ class LogWriter:
             served, known = True, []
         if not served:
             raise NamespaceNotServed(namespace, known)
-        self._remembered.resolve(namespace)
+        note_served(self._asked, namespace, is_served=True)
 
     def warn_unserved(self, namespace: str) -> None:
         """Warn once about a namespace that no gateway has served. Called after an event, when Redis is known to answer."""
-        if self._strict_namespace or not self._remembered.is_new(namespace):
+        if self._strict_namespace or namespace in self._asked:
             return
+        note_served(self._asked, namespace, is_served=False)  # first, so that other threads do not warn too
         try:
             served, known = has_been_served(self._client, namespace)
         except HeadgateError as error:
             log.info("cannot tell whether a gateway serves namespace %r: %s", namespace, error.message)
             return
         if served:
-            self._remembered.resolve(namespace)
+            note_served(self._asked, namespace, is_served=True)
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
 

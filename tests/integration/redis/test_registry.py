@@ -18,14 +18,14 @@ from headgate.redis.registry import (
     LEFT,
     MAX_NAMED,
     MAX_NAMESPACES,
-    Remembered,
     Served,
+    asked_about,
     has_been_served,
     leave,
     living,
     name_of,
+    note_served,
     read_served,
-    remembered,
 )
 from headgate.redis.shared_table import SharedTable
 from tests.support.gateway_process import StartGateway
@@ -165,25 +165,15 @@ def test_a_gateway_is_registered_when_it_is_ready_renewed_after_a_flush_and_out_
 # The memory of a process ---------------------------------------------------------------------------------------------------
 
 
-def test_a_namespace_is_new_to_a_process_once() -> None:
-    """However many publishers it has; a settled one is not new either."""
-    known = Remembered()
-    assert [known.is_new("chat") for _ in range(3)] == [True, False, False]
-    assert not known.is_resolved("chat")
-    known.resolve("chat")
-    known.resolve("news")
-    assert known.is_resolved("chat")
-    assert not known.is_new("news")
-
-
 def test_the_memory_of_a_process_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names from outside do not fill the memory. Two clients of one database share it."""
     monkeypatch.setattr(registry, "MAX_REMEMBERED", 3)
-    known = Remembered()
-    assert all(known.is_new(f"n{number}") for number in range(10))
-    assert known.is_new("n0")
+    asked: dict[str, bool] = {}
+    for number in range(10):
+        note_served(asked, f"n{number}", is_served=True)
+    assert asked == {"n9": True}
     clients = [open_client(f"redis://:hunter2@127.0.0.1:1/{number}") for number in (0, 0, 1)]
-    found = [remembered(client) for client in clients]
+    found = [asked_about(client) for client in clients]
     assert found[0] is found[1] is not found[2]
 
 

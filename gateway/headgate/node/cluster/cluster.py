@@ -16,7 +16,7 @@ from headgate.redis import pauses
 from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
 from headgate.redis.questions import announce
-from headgate.redis.registry import remembered
+from headgate.redis.registry import asked_about, note_served
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.periodic import PeriodicTask
 from headgate.runtime.shared_rates import SharedRates
@@ -71,7 +71,7 @@ class Cluster:
         for name, namespace in namespaces.items():
             namespace.on_log_lost = self.table.renew
             self.share(namespace.search.reads)
-            remembered(self.redis).resolve(name)  # this gateway serves it, so publishers in this process need not ask
+            note_served(asked_about(self.redis), name, is_served=True)  # publishers in this process need not ask
 
     def start(self) -> None:
         """Register, and start exchanging with the other processes. Idempotent."""

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final, Literal, NamedTuple, TypeVar
-from weakref import WeakSet
 
 from headgate.auth.revocation import revoke
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest, NamespaceNotServed
@@ -77,9 +76,7 @@ class LogWriter:
         self._timeout_s = timeout_s
         self.newest = NewestReceipts()
         self._client = open_client(redis_url, timeout_s=timeout_s / ATTEMPTS, newest=self.newest)
-        self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library, several in a Cluster
-        self._checked_last: object = None
-        self._declared: set[str] = set()  # keys of logs
+        self._checked: dict[str, object] = {}  # by the key of a log, its server at the last check of the library
         self._entry: str = BATCH
         self._strict_namespace = strict_namespace
         self._asked = asked_about(self._client)
@@ -98,7 +95,7 @@ class LogWriter:
     def _place(self, namespace: str) -> str:
         if len(self._places) >= MAX_PLACES:
             self._places.clear()
-            self._declared.clear()
+            self._checked.clear()
         place = self._places[namespace] = place_of(self._client, log_key(namespace))
         return place
 
@@ -221,18 +218,16 @@ class LogWriter:
         Before the first event of a log, it also reports the log's database number, without which the library publishes nothing.
         """
         server = at(self._client, key)
-        if server is self._checked_last and key in self._declared:
+        if self._checked.get(key) is server:
             return
         declaration: Command = ("HSETNX", head_key(namespace_of(key)), "database", database_number(self._client))
         version, declared = call_many(server, [("FCALL_RO", "headgate_version", 0), declaration])  # in one round trip
-        if server not in self._checked and not (isinstance(version, int) and version >= VERSION):
+        if not (isinstance(version, int) and version >= VERSION):
             ensure_loaded(self._client, key)
-        self._checked.add(server)
-        self._checked_last = server
         if isinstance(declared, HeadgateError):
             with suppress(BusRefused):  # no right or no room; a gateway reports the number too
                 call(self._client, *declaration)
-        self._declared.add(key)
+        self._checked[key] = server
 
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None

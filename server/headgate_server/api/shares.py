@@ -47,13 +47,3 @@ class Shares:
             left = self._taken_by[caller] = self._taken_by[caller] - amount
             if not left:
                 del self._taken_by[caller]
-
-
-def searches() -> Shares:
-    """Return the shares of running searches, one per caller."""
-    return Shares("searches", 1, MAX_SEARCHES)
-
-
-def waiting_bodies(largest_bytes: int) -> Shares:
-    """Return the shares of bodies being received, of at most `largest_bytes` each."""
-    return Shares("publish_body_bytes", PER_CALLER * largest_bytes, IN_ALL * largest_bytes)

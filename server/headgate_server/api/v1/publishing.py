@@ -29,7 +29,7 @@ from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 from headgate_server.api.publish_requests import PublishRequest, traceparent_of
-from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
+from headgate_server.api.shares import AT_ONCE_BYTES, IN_ALL, PER_CALLER, Shares
 
 from .dispatch import check_acceptable, check_media_type, decode
 from .operation import Cost, EventId, Operation, Topic
@@ -135,7 +135,7 @@ class Publishing:
         self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
         self._max_batch_bytes = max(self._max_one_bytes, MAX_BATCH_BYTES)
         self.rates = SharedRates("publish", settings.publish_per_s, settings.publish_burst)
-        self._bodies = waiting_bodies(self._max_batch_bytes)
+        self._bodies = Shares("publish_body_bytes", PER_CALLER * self._max_batch_bytes, IN_ALL * self._max_batch_bytes)
 
     def one(self, asked: PublishRequest) -> Answer:
         """Publish one event. Switches greenlets."""

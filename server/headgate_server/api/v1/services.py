@@ -19,7 +19,7 @@ from headgate.redis.registry import read_groups
 from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from headgate_server.api.shares import searches
+from headgate_server.api.shares import MAX_SEARCHES, Shares
 
 # Connections of each lane, so that one caller of a slow Redis does not block all others.
 MAX_CONNECTIONS = 4
@@ -69,7 +69,7 @@ class Services:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.gate, self.settings, self.time_s, self._now_s = gate, settings, time_s, now_s
-        self.searches = searches()
+        self.searches = Shares("searches", 1, MAX_SEARCHES)
         self._known_consumers: dict[str, tuple[float, set[str]]] = {}
         self._open = open_redis or self._of_settings
         self.reads, self.acts = (Lane(self._open, self._url, clients) for _ in range(2))

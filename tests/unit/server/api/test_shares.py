@@ -1,12 +1,11 @@
 """Shares of running searches and of bodies on their way: a bound for each caller, and one for all of them."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
 
 from headgate.errors import LimitReached
-from headgate_server.api.shares import IN_ALL, MAX_SEARCHES, PER_CALLER, RETRY_S, Shares, searches, waiting_bodies
+from headgate_server.api.shares import IN_ALL, MAX_SEARCHES, PER_CALLER, RETRY_S, Shares
 from headgate_server.api.v1.services import MAX_CONNECTIONS
 
 LARGEST = 1000
@@ -22,17 +21,11 @@ def refusal(shares: Shares, caller: str, amount: int = 1) -> tuple[object, ...] 
 
 
 @pytest.mark.parametrize(
-    ("made", "name", "amount", "per_caller", "in_all"),
-    [
-        (searches, "searches", 1, 1, MAX_SEARCHES),
-        (lambda: waiting_bodies(LARGEST), "publish_body_bytes", LARGEST, PER_CALLER, IN_ALL),
-    ],
+    ("name", "amount", "per_caller", "in_all"), [("searches", 1, 1, MAX_SEARCHES), ("bytes", LARGEST, PER_CALLER, IN_ALL)]
 )
-def test_a_caller_has_a_part_and_all_together_have_a_bound(
-    made: Callable[[], Shares], name: str, amount: int, per_caller: int, in_all: int
-) -> None:
+def test_a_caller_has_a_part_and_all_together_have_a_bound(name: str, amount: int, per_caller: int, in_all: int) -> None:
     """Until a part of it is over. A caller refused by either has taken nothing, and another is not concerned by the first."""
-    shares = made()
+    shares = Shares(name, per_caller * amount, in_all * amount)
     with ExitStack() as under_way:
         for _ in range(per_caller):
             under_way.enter_context(shares.lend("ana", amount))
@@ -47,7 +40,7 @@ def test_a_caller_has_a_part_and_all_together_have_a_bound(
 
 def test_what_breaks_off_is_counted_no_more() -> None:
     """A connection broke, or it was too slow. Nothing is remembered of the caller."""
-    bodies = waiting_bodies(LARGEST)
+    bodies = Shares("bytes", PER_CALLER * LARGEST, IN_ALL * LARGEST)
     for _ in range(3 * PER_CALLER):
         with pytest.raises(TimeoutError), bodies.lend("ana", LARGEST):
             raise TimeoutError

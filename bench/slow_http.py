@@ -73,7 +73,7 @@ SLOW = {
     "silent-post-of-a-poll": SlowClient("POST", "/socket.io/?EIO=4&transport=polling&sid=none", {"Content-Length": "60000"}),
     "half-closed": SlowClient("POST", _PUBLISH, _LONG, body=b"{", half_closes=True),
     "unread-pipelined": SlowClient("GET", "/livez", times=2000, reason="answer deadline"),
-    "unread-static": SlowClient("GET", "/static/demo.js", times=20, reason="answer deadline"),
+    "unread-static": SlowClient("GET", "/headgate/demo.js", times=20, reason="answer deadline"),
     "idle": SlowClient("GET", "/livez"),
 }
 

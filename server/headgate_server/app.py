@@ -21,7 +21,6 @@ from headgate.settings.settings import Settings
 from headgate_server.api.health import health_routes
 
 from .api.console import add_console
-from .api.console.built_files import add_built_files
 from .api.error_pages import install_error_pages
 from .api.publish_requests import posted, routes_below
 from .api.security_headers import add_security_headers
@@ -60,14 +59,12 @@ def create_app(settings: Settings | None = None, *, gate: Headgate | None = None
     app.config["MAX_CONTENT_LENGTH"] = settings.max_payload_bytes + ENVELOPE_BYTES
     install_error_pages(app)
     app.after_request(add_security_headers)
-    add_built_files(app)
     kept = Kept(lambda: find_redis_url(settings, within_s=0.0)) if settings.demo and gate is None else None
     tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
         gate = extension = Headgate(app, authenticator=tokens.authenticator(settings) if tokens else None, settings=settings)
-    else:
-        add_page_files(app)  # like the extension
+    add_page_files(app, __package__)
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     reads = SharedRates("read", settings.read_per_s, settings.read_burst)
     publishing = Publishing(gate, settings)

@@ -188,7 +188,7 @@ def test_the_demo_starts_from_the_installed_wheel(project: Path, tmp_path: Path)
     gateway = GatewayProcess(tmp_path)
     gateway.command = (str(project / ".venv/bin/headgate"), "demo")
     with gateway:
-        for path in ("/", "/static/demo.js"):
+        for path in ("/", "/headgate/demo.js"):
             with urllib.request.urlopen(gateway.url + path, timeout=DEADLINE_S) as answer:
                 assert answer.status == 200
         gateway.wait_for_line(r"^headgate: consuming notifications as on-call .*: orders\.\*\.failed, from offset 1$")

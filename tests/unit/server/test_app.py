@@ -30,17 +30,17 @@ def test_settings_come_from_the_environment_when_none_are_given(monkeypatch: pyt
 @pytest.mark.parametrize("name", ["demo.js", "demo.css", "demo-icon.svg"])
 def test_the_files_of_its_pages_are_compressed_and_kept(demo: FlaskClient, name: str) -> None:
     """By their version, for a year; without it they are asked for each time, and not sent again. Needs `npm run build`."""
-    (address,) = re.findall(rf'"(/static/{name}\?v=\w+)"', demo.get("/").text)
+    (address,) = re.findall(rf'"(/headgate/{name}\?v=\w+)"', demo.get("/").text)
     kept = demo.get(address, headers={"Accept-Encoding": "gzip"})
     assert kept.headers["Content-Encoding"] == "gzip"
     assert kept.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    plain = demo.get(f"/static/{name}")
+    plain = demo.get(f"/headgate/{name}")
     assert "no-cache" in plain.headers["Cache-Control"]
     assert gzip.decompress(kept.data) == plain.data
     assert len(kept.data) < len(plain.data)
-    again = demo.get(f"/static/{name}", headers={"If-None-Match": plain.headers["ETag"]})
+    again = demo.get(f"/headgate/{name}", headers={"If-None-Match": plain.headers["ETag"]})
     assert (again.status_code, again.data) == (304, b"")
-    assert demo.get("/static/../app.py").status_code == 404
+    assert demo.get("/headgate/../app.py").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/", "/?user=ana&twice=1", "/healthz", "/no/such/page"])

@@ -1,8 +1,8 @@
-"""The console's sign-in page, its one page for all views, its files, and its session.
+"""The console's sign-in page, its one page for all views, and its session.
 
 `GET /console` and `GET /console/<view>` are the page. Without a session, a visitor gets the sign-in page if there is a key, and
 otherwise 404, which hides the console. Other routes are `POST /console/sign-in {key}`, `POST /console/sign-out`, `GET
-/console/session` (the ticket for the socket) and `GET /console/files/<name>`. reads.py has the data of the views, acts.py their
+/console/session` (the ticket for the socket). reads.py has the data of the views, acts.py their
 actions, access.py the rights.
 
 Text of events is never part of HTML, because the page creates elements and sets their text (web/console).
@@ -17,11 +17,10 @@ from flask.typing import ResponseReturnValue
 
 from headgate.errors import HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.flask.extension import Headgate
-from headgate.flask.page_files import serve_page_file
+from headgate.flask.page_files import add_page_files
 from headgate.installation import __version__
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import forwarded_scheme
-from headgate_server.api.console.built_files import built_files
 from headgate_server.api.error_pages import refusal
 from headgate_server.api.security_headers import add_security_headers
 from headgate_server.api.v1.services import Services
@@ -50,6 +49,7 @@ def add_console(app: Flask, gate: Headgate, settings: Settings) -> None:
 
     `HEADGATE_ADMIN_KEY` admits operators, and so does an application's authenticator with `admin` in an identity.
     """
+    add_page_files(app, "headgate_server")  # in any case, so that its files reveal no console
     if NAME in app.blueprints or (settings.admin_key is None and not gate.has_authenticator):
         return
     identify = gate.identify if gate.has_authenticator else None
@@ -67,10 +67,10 @@ def console_routes(gate: Headgate, settings: Settings, access: Access) -> Bluepr
     def enter() -> ResponseReturnValue | None:
         """Find the operator. Other visitors only see the sign-in page, if there is a key."""
         g.operator = None
-        if request.endpoint == f"{NAME}.sign_in" or (request.endpoint == f"{NAME}.file" and access.takes_key):
+        if request.endpoint == f"{NAME}.sign_in":
             return None
         g.operator = access.operator(request.cookies.get(COOKIE), request.environ)
-        if g.operator is not None or request.endpoint in (f"{NAME}.page", f"{NAME}.file"):
+        if g.operator is not None or request.endpoint == f"{NAME}.page":
             return None
         if not access.takes_key:
             abort(404)
@@ -101,16 +101,7 @@ def console_routes(gate: Headgate, settings: Settings, access: Access) -> Bluepr
             namespaces=settings.namespaces,
             limits={"log_max_age_s": settings.log_max_age_s},
             trace_every=settings.trace_every,
-            schemas=gate.settings.schemas or "",
-            file=_address_of,
         )
-
-    @routes.get("/files/<name>")
-    def file(name: str) -> Response:
-        built = built_files().get(name)
-        if built is None or (g.operator is None and not access.takes_key):
-            abort(404)
-        return serve_page_file(built)
 
     @routes.post("/sign-in")
     def sign_in() -> ResponseReturnValue:
@@ -151,10 +142,4 @@ def console_routes(gate: Headgate, settings: Settings, access: Access) -> Bluepr
 def _sign_in_page(access: Access, fault: str = "") -> str:
     if not access.takes_key:
         abort(404)
-    return render_template("headgate_console_sign_in.html", fault=fault, file=_address_of)
-
-
-def _address_of(name: str) -> str:
-    """Return the versioned URL of a file, which may be cached for a year."""
-    file = built_files().get(name)
-    return f"/console/files/{name}" + (f"?v={file.version}" if file is not None else "")
+    return render_template("headgate_console_sign_in.html", fault=fault)

@@ -41,7 +41,7 @@ def signed_in(gate: ConsoleGate | None = None, **settings: Any) -> FlaskClient:
 
 READS = ["redis", "consumers", "letters", "trace", "presence", "schemas", "clients", "client", "topics", "keys"]
 ACTS = ["publish", "disconnect", "letters/retry", "letters/discard", "keys/make", "keys/revoke"]
-REST = ("", "tail", "session", "files/console.js", "api/redis", "sign-in")
+REST = ("", "tail", "session", "api/redis", "sign-in")
 PATHS = ["/console", *(f"/console/{rest}" for rest in REST)]
 
 
@@ -145,12 +145,12 @@ def test_the_page_is_as_strict_as_the_demos() -> None:
 def test_its_files_are_kept_by_browsers_and_compressed() -> None:
     """By their version; a stranger with a page to sign in gets them, too."""
     client = application(ConsoleGate(), admin_key=KEY)
-    (address,) = re.findall(r'href="(/console/files/console.css[^"]+)"', client.get("/console").text)
+    (address,) = re.findall(r'href="(/headgate/console.css[^"]+)"', client.get("/console").text)
     response = client.get(address, headers={"Accept-Encoding": "gzip"})
     assert response.headers["Content-Encoding"] == "gzip"
     assert "immutable" in response.headers["Cache-Control"]
     assert response.headers["Content-Type"].startswith("text/css")
-    assert client.get("/console/files/../pages.py").status_code == 404
+    assert client.get("/headgate/../pages.py").status_code == 404
 
 
 def test_an_operator_publishes() -> None:

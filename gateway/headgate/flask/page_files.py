@@ -41,6 +41,8 @@ def add_page_files(app: Flask, package: str = "headgate") -> None:
     """Add the route, for the files of a package too, to each host and subdomain of an application. Idempotent."""
     if package not in _packages:
         _packages.append(package)
+    if ENDPOINT in app.view_functions:
+        return
     if app.url_map.host_matching:
         app.add_url_rule(PATH, ENDPOINT, _serve, host=f"<{_HOST}>")
     else:

@@ -7,10 +7,9 @@ demo/pages.py) states its promises. Every refusal passes through api/error_pages
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable
 from functools import partial
 
-from flask import Flask, render_template, signals
+from flask import Flask, render_template
 
 from headgate.flask.extension import Headgate
 from headgate.flask.page_files import add_page_files
@@ -33,24 +32,14 @@ from .demo.orders import OrderBook
 from .demo.pages import demo_routes
 from .demo.tokens import USERS, DemoTokens
 
-# Signals of Flask that a listener expects for every request.
-_SIGNALS = (
-    signals.request_started,
-    signals.request_finished,
-    signals.request_tearing_down,
-    signals.appcontext_pushed,
-    signals.appcontext_popped,
-    signals.appcontext_tearing_down,
-    signals.got_request_exception,
-)
 
-
-def create_app(settings: Settings | None = None, *, gate: Headgate | None = None) -> Flask:
+def create_app(settings: Settings | None = None, *, gate: Headgate | None = None, is_final: bool = False) -> Flask:
     """Return the default application.
 
     Args:
         settings: None reads the environment.
         gate: an existing gateway instead of the extension (which then has its own authenticator).
+        is_final: whether the caller adds nothing, such as hooks, so that requests to publish may bypass Flask.
 
     Raises SettingsError for wrong settings in the environment.
     """
@@ -78,40 +67,8 @@ def create_app(settings: Settings | None = None, *, gate: Headgate | None = None
     if extension is not None:
         extension.share_rates(publishing.rates, reads)
         add_console(app, extension, settings)
-        untouched = watch(app)
-        answered = {EVENTS: publishing.one, BATCH: publishing.batch}
-        for (method, path), route in routes_below(answered, extension.answers_to, {EVENTS: publishing.begin_one}).items():
-            extension.add_route(method, path, route, untouched)
+        if is_final:
+            answered = {EVENTS: publishing.one, BATCH: publishing.batch}
+            for (method, path), route in routes_below(answered, extension.answers_to, {EVENTS: publishing.begin_one}).items():
+                extension.add_route(method, path, route)
     return app
-
-
-def watch(app: Flask) -> Callable[[Flask], bool]:
-    """Return a function that later returns whether the application is unchanged, so that requests may bypass Flask.
-
-    Hooks, error pages or a JSON provider added in between must run for every request.
-    """
-    made, views = _front(app), dict(app.view_functions)
-
-    def untouched(served: Flask) -> bool:
-        same_views = all(served.view_functions.get(endpoint) is view for endpoint, view in views.items())
-        return served is app and same_views and _front(served) == made
-
-    return untouched
-
-
-def _front(app: Flask) -> Hashable:
-    """Return everything that runs before, after and around the routes of an application."""
-    hooks = (app.before_request_funcs, app.after_request_funcs, app.teardown_request_funcs, app.url_value_preprocessors)
-    pages = {
-        (scope, code, kind): id(page)
-        for scope, by_code in app.error_handler_spec.items()
-        for code, by_kind in by_code.items()
-        for kind, page in by_kind.items()
-    }
-    return (
-        tuple(frozenset((scope, tuple(map(id, called))) for scope, called in by_scope.items() if called) for by_scope in hooks),
-        frozenset(pages.items()),
-        tuple(map(id, app.teardown_appcontext_funcs)),
-        tuple(signal.has_receivers_for(app) for signal in _SIGNALS),
-        (id(app.json), id(app.session_interface), type(app), app.config.get("MAX_CONTENT_LENGTH")),
-    )

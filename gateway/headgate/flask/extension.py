@@ -106,7 +106,7 @@ class Headgate:
         self._making = Lock()
         self._has_logged_refusal = self._started = self._closed = False
         self._front: WSGIApplication | None = None
-        self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
         if authenticator is not None:
             self.authenticate(authenticator)
         if app is not None:
@@ -141,7 +141,7 @@ class Headgate:
             from headgate.transport.http_routes import never_waits  # imported here, because the package needs gevent
 
             for path in (SOCKET_PATH, SOCKET_PATH_WITHOUT_SLASH):
-                self.add_route("GET", path, never_waits(self._handshake), lambda app: True)
+                self.add_route("GET", path, never_waits(self._handshake))
         add_page_files(app)
         self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 
@@ -451,9 +451,9 @@ class Headgate:
             return {"ready": False, "bus": "down", "error": reason, "namespaces": {}}
         return self.gateway.ready()
 
-    def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
-        """Answer requests below WSGI. `untouched` returns later whether no code of the application must see them first."""
-        self._routes[method, path] = (route, untouched)
+    def add_route(self, method: str, path: str, route: Route) -> None:
+        """Answer requests below WSGI, where no code of the application sees them."""
+        self._routes[method, path] = route
 
     def share_rates(self, *rates: SharedRates) -> None:
         """Apply rates over all gateways of this Redis, in a process that serves browsers."""
@@ -466,8 +466,7 @@ class Headgate:
 
         Empty if the application's `wsgi_app` was wrapped after `init_app`, because the wrapper expects to see every request.
         """
-        below = self._routes.items() if app.wsgi_app == self._front else ()
-        return {key: route for key, (route, untouched) in below if untouched(app)}
+        return dict(self._routes) if app.wsgi_app == self._front else {}
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to one of this gateway's hosts. The WSGI side refuses others. Starts the gateway."""

@@ -33,7 +33,7 @@ def load_application(target: str | None, settings: Settings, given: Container[st
         SettingsError: as `made_ready`, and for settings that the application sets too late.
     """
     if target is None:
-        made: Flask = import_string(READY_MADE, APPLICATION)(settings)
+        made: Flask = import_string(READY_MADE, APPLICATION)(settings, is_final=True)
         return made
     app = made_ready(import_application(target), repr(target))
     if faults := settings_too_late(app.config, given):

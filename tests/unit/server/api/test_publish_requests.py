@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from flask import Flask, Response
+from flask import Flask
 
 from headgate.auth.identity import Identity
-from headgate.errors import BusUnavailable, HeadgateError
+from headgate.errors import BusUnavailable
 from headgate.flask.extension import Headgate
 from headgate.settings.settings import Settings
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import Route
 from headgate_server.api.publish_requests import routes_below
 from headgate_server.api.v1.publishing import BATCH, EVENTS, Publishing
-from headgate_server.app import create_app, watch
+from headgate_server.app import create_app
 from tests.support.http_peer import FOREVER, Pause, Peer
 from tests.support.recording_gate import RecordingGate
 
@@ -194,78 +194,24 @@ def test_flask_has_requests_to_other_names_and_those_without_a_token(lines: list
     assert asked == ["Flask"]
 
 
-# An application with its own in between ----------------------------------------------------------------------------------
-
-
-def hook(app: Flask) -> None:
-    app.before_request(lambda: None)
-
-
-def hook_behind(app: Flask) -> None:
-    def changed(response: Response) -> Response:
-        return response
-
-    app.after_request(changed)
-
-
-def hook_at_the_end(app: Flask) -> None:
-    app.teardown_request(lambda error: None)
-
-
-def hook_of_the_routes(app: Flask) -> None:
-    app.before_request_funcs.setdefault("api_v1", []).append(lambda: None)
-
-
-def view(app: Flask) -> None:
-    app.view_functions["api_v1./events"] = lambda: "wrapped"
-
-
-def page(app: Flask) -> None:
-    app.register_error_handler(HeadgateError, lambda error: ("other", 400))
-
-
-def json_provider(app: Flask) -> None:
-    app.json = Flask("other").json
-
-
-def body_limit(app: Flask) -> None:
-    app.config["MAX_CONTENT_LENGTH"] = 10
-
-
-CHANGES = [hook, hook_behind, hook_at_the_end, hook_of_the_routes, view, page, json_provider, body_limit]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask], None]) -> None:
-    """Each of these has to be run, or counts, for every request."""
-    app = create_app(Settings(), gate=RecordingGate())
-    untouched = watch(app)
-    app.add_url_rule("/more", view_func=lambda: "a page of its own")
-    assert untouched(app)
-    assert not untouched(Flask("another"))
-    change(app)
-    assert not untouched(app)
-
-
 # The served application -------------------------------------------------------------------------------------------------
 
 
 def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
     """Its two paths, and nothing else of it."""
-    app = create_app(Settings())
+    app = create_app(Settings(), is_final=True)
     publishing = {("POST", path) for path in (EVENTS, BATCH)}
     assert set(app.extensions["headgate"].routes(app)) == publishing
 
 
-def test_an_application_with_something_around_it_or_in_front_has_every_request() -> None:
+def test_an_application_that_others_change_has_every_request() -> None:
     """A WSGI middleware, or a hook, as each expects to see all."""
-    app = create_app(Settings())
+    app = create_app(Settings(), is_final=True)
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
     assert set(app.extensions["headgate"].routes(app)) == set()
 
     app = create_app(Settings())
-    app.before_request(lambda: None)
     assert set(app.extensions["headgate"].routes(app)) == set()
 
 

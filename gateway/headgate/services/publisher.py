@@ -30,7 +30,7 @@ from headgate.errors import (
 )
 from headgate.events.event import JsonText, check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
-from headgate.events.new_ids import endless_ids, new_ids, spare_id
+from headgate.events.new_ids import endless_ids, new_id
 from headgate.events.numbers import check_flag, check_items, check_whole, is_number, is_whole
 from headgate.events.sender import sender_word
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, check_user, user_topic
@@ -286,7 +286,7 @@ class Publisher:
         _check_id_for(id_for_s, has_id=id is not None)
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._named(namespace)
-        event_id = new_ids(1)[0] if id is None else check_event_id(id)
+        event_id = new_id() if id is None else check_event_id(id)
         call = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
         with _traced(traceparent, namespace, call[_TOPIC]) as parent:
             command: Command = call
@@ -389,7 +389,7 @@ class Publisher:
             BusUnavailable: it may have been published.
         """
         namespace = self._named(namespace)
-        event_id = spare_id() if id is None else check_event_id(id)
+        event_id = new_id() if id is None else check_event_id(id)
         call = self._encoded(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
         self._check_schemas(call)
         sender = "" if by is None else sender_word(by, shown=self._show_by.contain(call[_TOPIC]))
@@ -448,7 +448,7 @@ class Publisher:
         for event in check_items(events, "events", "(topic, data, id)"):
             try:
                 topic, data, event_id = event if type(event) is tuple and len(event) == 3 else _parts(event)
-                call = self._encoded(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
+                call = self._encoded(key, topic, data, new_id() if event_id is None else check_event_id(event_id))
                 if check_schemas and self._schemas is not None:
                     self._check_schemas(call)
             except HeadgateError as error:
@@ -472,7 +472,7 @@ class Publisher:
 
         Raises PayloadTooLarge.
         """
-        call = self._sized(log_key(namespace), topic, payload, event_id or spare_id())
+        call = self._sized(log_key(namespace), topic, payload, event_id or new_id())
         command = (*call, self._origin(call, by, traceparent, id_for_s))
         return Prepared(command, namespace, event_id is None, call[_ID], len(payload))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,9 +24,6 @@ from .client import Client
 from .direct import Run
 from .matcher import Audience, SubscriptionMatcher
 from .tally import Tallies, Traced
-
-if TYPE_CHECKING:
-    from headgate.transport.outbox import Outbox
 
 T = TypeVar("T")
 
@@ -260,20 +257,6 @@ def _hand(slice_: Sequence[Matched]) -> int:
         if matched.frame.tally is not None:
             matched.frame.tally.matched += clients
     return routed
-
-
-def write_notice(connection: Outbox, frame: Frame) -> None:
-    """Write a notice to a `ready` connection as if it were an event, in half of the time of the control lane."""
-    wire: Any = connection.wire
-    try:
-        sent = wire.send(frame.wire)
-    except BlockingIOError:
-        sent = 0
-    except OSError as error:
-        wire.lose(error)
-        return
-    if sent != len(frame.wire) and not connection.written_in_part((frame,), sent):
-        connection.offer_control(frame)
 
 
 def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Part]:

@@ -24,7 +24,7 @@ from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 from .bus.feed import Front
 from .client import Client
 from .direct import DirectWriter, Run
-from .fanout import BUDGET_S, Matched, Pass, Router, note_broken, note_in_part, write_notice
+from .fanout import BUDGET_S, Matched, Pass, Router, note_broken, note_in_part
 from .log_readers import LogReaders
 from .state import Phase
 
@@ -373,12 +373,8 @@ class LiveFeed:
                 before, client.sent_by_cursor = client.sent_by_cursor, client.direct + client.sent - client.from_log
                 if only_events[slot_of(client.session)] and client.sent_by_cursor != before:
                     continue
-                if client.state.phase is not Phase.LIVE:
-                    continue
-                if client.connection.ready:
-                    write_notice(client.connection, frame)
-                elif client.connection.idle:
-                    # A cursor must not overtake waiting events, from which the client learns the position.
+                # A cursor must not overtake waiting events, from which the client learns the position.
+                if client.state.phase is Phase.LIVE and client.connection.idle:
                     client.connection.offer_control(frame)
             yield
 

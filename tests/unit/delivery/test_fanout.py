@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.delivery.client import Client
-from headgate.delivery.fanout import Matched, Pass, write_notice
+from headgate.delivery.fanout import Matched, Pass
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.events.wire.frames import Frame, event_frame, message_frame
-from headgate.events.wire.packets import Overflow, notice_packet
+from headgate.events.wire.frames import Frame, event_frame
+from headgate.events.wire.packets import Overflow
 from tests.support.session_clock import turn
 from tests.support.wired_client import NAMESPACE, WiredClient, event
 
@@ -153,52 +153,6 @@ def test_a_broken_socket_costs_nobody_else_anything(crowd: Crowd) -> None:
     for member in (first, last):
         member.drain()
         assert member.offsets == [1]
-
-
-# Notices -----------------------------------------------------------------------------------------------------------------
-
-
-def notice(text: str) -> Frame:
-    return message_frame(notice_packet(NAMESPACE, "cursor", {"epoch": text, "offset": 1}))
-
-
-def test_a_notice_goes_straight_to_a_socket_with_room(crowd: Crowd) -> None:
-    """Nothing queues up, and the next event goes the same way."""
-    member = crowd.join(EVERYTHING)
-    writes: list[bytes] = []
-    member.divert(writes.append)
-    frame = notice("e")
-    write_notice(member.connection, frame)
-
-    assert writes == [frame.wire]
-    assert member.connection.ready
-
-
-def test_a_notice_that_a_full_socket_cuts_or_refuses_comes_whole_and_in_order(crowd: Crowd) -> None:
-    """Wherever it is cut, events after it follow it."""
-    member = crowd.join(EVERYTHING)
-    sent = 0
-    while member.connection.ready and sent < 1000:
-        sent += 1
-        write_notice(member.connection, notice("e" * sent))
-    finish(Pass(crowd.slice(event(1))))
-    member.drain()
-
-    assert sent < 1000
-    assert [body["epoch"] for body in member.notices("cursor")] == ["e" * size for size in range(1, sent + 1)]
-    assert [name for name, *_ in member.received][-1] == "event"
-    assert member.connection.ready
-
-
-def test_a_notice_to_a_broken_socket_ends_its_session_alone(crowd: Crowd) -> None:
-    """As an event does."""
-    member = crowd.join(EVERYTHING)
-    member._browser.close()
-    for _ in range(2):
-        if member.connection.ready:
-            write_notice(member.connection, notice("e"))
-
-    assert member.connection.closed
 
 
 # Turns -------------------------------------------------------------------------------------------------------------------

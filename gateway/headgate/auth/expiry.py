@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from headgate.runtime.loop import Watcher, repeat, spawn
@@ -38,14 +38,12 @@ class Expiry(Generic[C]):
         self._on_due = on_due
         self._now, self._now_s = now, now_s
         self._slots: dict[int, set[C]] = {}
-        self._slot_of: dict[C, int] = {}
-        self._due: set[C] = set()
+        self._slot_of: dict[C, int] = {}  # also of the due clients that were not passed on yet
         self._timer: Watcher | None = None
 
     def set(self, client: C, expires_at: float | None) -> None:
         """Set when a client expires, in seconds since 1970, or None for never. Replaces the earlier value."""
-        if client in self._slot_of or client in self._due:
-            self.forget(client)
+        self.forget(client)
         if expires_at is None:
             return
         left_s = min(expires_at - self._now(), LONGEST_S)
@@ -57,10 +55,8 @@ class Expiry(Generic[C]):
 
     def forget(self, client: C) -> None:
         """Remove a client. Idempotent."""
-        self._due.discard(client)
         slot = self._slot_of.pop(client, None)
-        if slot is not None:
-            members = self._slots[slot]
+        if slot is not None and (members := self._slots.get(slot)):
             members.discard(client)
             if not members:
                 del self._slots[slot]
@@ -68,21 +64,20 @@ class Expiry(Generic[C]):
     def tick(self) -> None:
         """Pass on the expired clients. Runs in the hub; costs a pass over the used slots, not over the clients."""
         reached = self._now_s() / TICK_S
-        due = [client for slot in [slot for slot in self._slots if slot <= reached] for client in self._slots.pop(slot)]
-        for client in due:
-            del self._slot_of[client]
-        if due:
-            self._due.update(due)
-            spawn(self._on_due, self._still_due())
+        if due := {slot: self._slots.pop(slot) for slot in [slot for slot in self._slots if slot <= reached]}:
+            spawn(self._on_due, self._still_due(due))
 
     def close(self) -> None:
         """Remove all clients and stop the timer. Idempotent."""
-        for kept in (self._slots, self._slot_of, self._due):
-            kept.clear()
+        self._slots.clear()
+        self._slot_of.clear()
         if self._timer is not None:
             self._timer.close()
             self._timer = None
 
-    def _still_due(self) -> Iterator[C]:
-        while self._due:
-            yield self._due.pop()
+    def _still_due(self, due: Mapping[int, set[C]]) -> Iterator[C]:
+        for slot, clients in due.items():
+            for client in clients:
+                if self._slot_of.get(client) == slot:
+                    del self._slot_of[client]
+                    yield client

@@ -119,33 +119,29 @@ class Admission(Generic[C]):
 class PendingSessions:
     """Sessions in no namespace, before joining or after leaving, counted per address.
 
-    Args:
-        per_address: maximum per address; 0 means no limit and no counting.
+    Attributes:
+        per_address: maximum per address; 0 means no limit and no counting. Sessions opened before a change are not counted again.
     """
 
-    def __init__(self, per_address: int) -> None:
-        self._per_address = per_address
+    def __init__(self, per_address: int = 0) -> None:
+        self.per_address = per_address
         self._at: dict[str, int] = {}
         self._address_of: dict[str, str] = {}
-
-    def apply(self, per_address: int) -> None:
-        """Apply another limit. Sessions opened while there was none are not counted."""
-        self._per_address = per_address
 
     def open(self, session: str, address: str | None) -> None:
         """Count a new session unless its address has reached the limit. An `address` of None is not counted.
 
         Raises LimitReached: `unjoined_per_address`.
         """
-        if not self._per_address or address is None:
+        if not self.per_address or address is None:
             return
-        if self._at.get(address, 0) >= self._per_address:
-            raise LimitReached("unjoined_per_address", self._per_address, SESSION_RETRY_S)
+        if self._at.get(address, 0) >= self.per_address:
+            raise LimitReached("unjoined_per_address", self.per_address, SESSION_RETRY_S)
         self.add(session, address)
 
     def add(self, session: str, address: str | None) -> None:
         """Count a session after it left its last namespace. Idempotent."""
-        if self._per_address and address is not None and session not in self._address_of:
+        if self.per_address and address is not None and session not in self._address_of:
             self._address_of[session] = address
             self._at[address] = self._at.get(address, 0) + 1
 

@@ -33,11 +33,13 @@ class Evictions:
 
     def __init__(self, sockets: SocketIOFace, namespaces: Mapping[str, Namespace], settings: Settings) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
-        self.pending = PendingSessions(_pending_per_address(settings))
+        self.pending = PendingSessions()
+        self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
         """Apply another limit of sessions in no namespace."""
-        self.pending.apply(_pending_per_address(settings))
+        # Development is one machine, where an address identifies no client.
+        self.pending.per_address = 0 if settings.dev else settings.max_clients_per_address
 
     def disconnected(self, clients: Iterable[Client], reason: str) -> int:
         """End the connections of clients for an operator. They get the notice of clients that move, and come back.
@@ -86,8 +88,3 @@ def _end_pending(connection: Session, message: str) -> None:
     """End a connection in no namespace, after all its clients left or were disconnected. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, shown=message)
-
-
-def _pending_per_address(settings: Settings) -> int:
-    # Development is one machine, where an address identifies no client.
-    return 0 if settings.dev else settings.max_clients_per_address

@@ -81,11 +81,6 @@ class Bridge:
         return [frame for frame in frames if wanted(frame)]
 
 
-def slot_of(session: str) -> int:
-    """Return the slot of a session, which is constant within a process."""
-    return hash(session) % CURSOR_SLOTS
-
-
 class CursorTurns:
     """The turns in which idle clients get a cursor, as no event brings them their position. `now_s` is monotonic.
 
@@ -363,7 +358,7 @@ class LiveFeed:
         for slot in slots:
             plain, self._plain[slot] = self._plain[slot], self._router.plain
             only_events[slot] = plain == self._plain[slot]
-        # `slot_of`, without a call for each client of the gateway in each second.
+        # The hash of a session is constant within a process.
         clients = (client for client in tuple(self._clients.values()) if hash(client.session) % CURSOR_SLOTS in only_events)
         while some := tuple(islice(clients, _CURSOR_STRIDE)):
             while self.under_way:  # the feed's position is that of its clients only between two passes
@@ -371,7 +366,7 @@ class LiveFeed:
             frame = self.cursor()
             for client in some:
                 before, client.sent_by_cursor = client.sent_by_cursor, client.direct + client.sent - client.from_log
-                if only_events[slot_of(client.session)] and client.sent_by_cursor != before:
+                if only_events[hash(client.session) % CURSOR_SLOTS] and client.sent_by_cursor != before:
                     continue
                 # A cursor must not overtake waiting events, from which the client learns the position.
                 if client.state.phase is Phase.LIVE and client.connection.idle:

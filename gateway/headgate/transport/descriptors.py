@@ -26,10 +26,14 @@ def is_for_clients(descriptor: int) -> bool:
     """Return whether a client may keep the descriptor that it has been given."""
     if (limit := descriptor_limit()) is None:
         return True
-    return descriptor < limit - min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // SHARE)) - places()
+    return descriptor < limit - min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // SHARE)) - _places(limit)
 
 
 def places() -> int:
     """Return how many descriptors are reserved for requests of health pages."""
     limit = descriptor_limit()
-    return MAX_PLACES if limit is None else min(MAX_PLACES, limit // SHARE)
+    return MAX_PLACES if limit is None else _places(limit)
+
+
+def _places(limit: int) -> int:
+    return min(MAX_PLACES, limit // SHARE)

@@ -126,12 +126,11 @@ class HttpAdmission:
 
     def may_accept(self) -> bool:
         """Return whether to accept another connection; if not, accepts nothing for a moment, because all places are taken."""
-        taken = self.connections.count_at(RESERVED)
-        if not self._is_short or taken < max(places(), 1):
-            self._places_were_taken = False
-            return True
-        self._free_places(taken)
-        return False
+        if self._is_short and (taken := self.connections.count_at(RESERVED)) >= max(places(), 1):
+            self._free_places(taken)
+            return False
+        self._places_were_taken = False
+        return True
 
     def take_in(self, connection: HttpConnection, address: object, *, is_for_clients: bool = True) -> Answer | None:
         """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None.

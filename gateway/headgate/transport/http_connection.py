@@ -63,7 +63,7 @@ class HttpConnection(Channel):
 
     def begin(self) -> None:
         """Answer the first request if it is there, otherwise wait for it. Does not switch greenlets."""
-        if (event := self.parser.next_event()) is None:
+        if (event := self.parser.next_event() if self._is_adopted else None) is None:
             self._arrived()
         else:
             http_exchange.begin(self, event)

@@ -111,7 +111,16 @@ class WebSocket:
             return
         self._flushing = True
         try:
-            while (unsent := self._unsent or self._next_chunk()) is not None:
+            while True:
+                # Pending bytes, or a pong, else the owner's frames, and last the goodbye.
+                if (unsent := self._unsent) is None and self._pong is not None:
+                    unsent, self._pong = memoryview(self._pong), None
+                elif unsent is None and self.owner is not None:
+                    frames = self.owner.next_chunk()
+                    # The owner may have ended the connection there. Only the goodbye is left then.
+                    unsent = self._unsent if frames is None or self.closing else memoryview(frames)
+                if unsent is None:
+                    break
                 self._unsent = unsent
                 sent = self._sock.send(unsent)
                 if not self.closing:
@@ -139,17 +148,6 @@ class WebSocket:
             self.lose(error)
         else:
             self._deadlines.after(LINGER_S, self.lose, "closed")
-
-    def _next_chunk(self) -> memoryview | None:
-        """Return the next bytes, which are a pong, else the owner's frames, and last the goodbye."""
-        if self._pong is not None:
-            chunk, self._pong = self._pong, None
-            return memoryview(chunk)
-        if self.owner is None:
-            return None
-        frames = self.owner.next_chunk()
-        # The owner may have ended the connection in `next_chunk`. Only the goodbye is left then.
-        return self._unsent if frames is None or self.closing else memoryview(frames)
 
     def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = Reason.TRANSPORT_ERROR) -> None:
         """Write the rest of a frame, `last` (whole frames) and the close frame; linger, and close. Idempotent.

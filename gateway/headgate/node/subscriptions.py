@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -297,17 +298,18 @@ class Subscriptions:
         Those with `starts` of an earlier epoch, and all from the first unsecured one on, stay in `pending`. The matcher takes
         over the needs of patterns new here, and they leave `needed`. Raises Unauthorized: the client left during the call.
         """
-        with self._share as share:
+        # A single one is not worth its turn.
+        with self._share if starts or len(pending) > 1 else nullcontext():
             # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end. Find them again.
             while pending and (not starts or epoch == self._bus.epoch):
                 self.check_in(client)
                 if starts and self._feed.under_way:
                     before = len(pending)
                     self._activate_after_pass(client, pending, epoch, starts, needed)
-                    share.pause()
+                    self._share.pause()
                     if len(pending) == before:
                         break
-                elif not self._activate_next(client, pending, starts, needed, share.pause):
+                elif not self._activate_next(client, pending, starts, needed, self._share.pause):
                     break
             self.check_in(client)
 

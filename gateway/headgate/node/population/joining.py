@@ -211,8 +211,8 @@ class Joining:
         if self._settings.dev and identity.user == ANONYMOUS:
             address = None  # not counted
         changes = self._logins.changes
-        self._find_place(identity.user, address)
-        # The waits were long enough for the gateway to change.
+        has_waited = self._find_place(identity.user, address)
+        # The waits, also those of a login, were long enough for the gateway to change.
         if stays:
             self._drain.check()  # a client that joins after the notice would never get it
         self._pauses.check(CONNECTS, handshake.namespace)
@@ -220,7 +220,7 @@ class Joining:
         if self._logins.has_changed(identity.user, changes):
             return self._let_in(handshake, subscriptions, point, again=again, stays=stays)
         # From now on a change of the user's rights reaches this client.
-        return self._logins.as_of_now(identity), address
+        return self._logins.as_of_now(identity) if has_waited else identity, address
 
     def _take_in(
         self, namespace: Namespace, session: str, identity: Identity, connection: Session | Stream, address: str | None
@@ -230,20 +230,23 @@ class Joining:
         connection.owners = (*connection.owners, client)
         return client
 
-    def _find_place(self, user: str, address: str | None) -> None:
+    def _find_place(self, user: str, address: str | None) -> bool:
         """Refuse a client beyond a limit. Waits for a few turns of the shared table if it depends on other processes.
+
+        Returns whether it has waited.
 
         Raises LimitReached as `Admission.check`.
         """
-        for _ in range(MAX_COUNT_TURNS):
+        for turn in range(MAX_COUNT_TURNS):
             try:
                 self._admission.check(user, address)
             except CountsPending:
                 if not self._table.next_turn(TURN_WAIT_S):
                     raise
             else:
-                return
+                return turn > 0
         self._admission.check(user, address)
+        return True
 
     def _joined(
         self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Position | None

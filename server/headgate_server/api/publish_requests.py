@@ -16,6 +16,7 @@ from flask import request
 from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.events.traceparent import read_traceparent
 from headgate.runtime.spans import current_traceparent
+from headgate.services.publisher import Receipt
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import BeginsInHub, Route, RoutedRequest
 from headgate_server.api.security_headers import security_headers
@@ -41,9 +42,9 @@ class PublishRequest(msgspec.Struct):
 
 
 Publish: TypeAlias = Callable[[PublishRequest], Answer]
-# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the body of the answer
-# 201 or an error. Returns False, without an effect, if it might wait. Raises as `Publish`.
-Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[bytes | HeadgateError], object]], bool]
+# Takes the environment and `known` of an earlier request with the same head, the body, and a function for the outcome. Returns
+# False, without an effect, if it might wait. Raises as `Publish`.
+Begin: TypeAlias = Callable[[Mapping[str, Any], object, bytes, Callable[[Receipt | HeadgateError], object]], bool]
 
 
 def posted(publish: Publish) -> Callable[[], Answer]:
@@ -87,11 +88,12 @@ def _begin(begin: Begin, request: RoutedRequest, body: bytes, done: Callable[[An
     """Begin to answer a request, as `BeginsInHub` wants it."""
     environ = request.environ
 
-    def answered(outcome: bytes | HeadgateError) -> None:
+    def answered(outcome: Receipt | HeadgateError) -> None:
         if isinstance(outcome, HeadgateError):
             done(_failure(outcome, environ))
         else:
-            done(Answer(*_created(len(outcome), str(environ.get("HTTP_HOST", ""))), outcome))
+            body = receipt_json(outcome) + b"\n"
+            done(Answer(*_created(len(body), str(environ.get("HTTP_HOST", ""))), body))
 
     try:
         return begin(environ, request.known, body, answered)
@@ -142,6 +144,12 @@ def _body_below(routed: RoutedRequest, limit_bytes: int) -> bytes:
     if size > limit_bytes:
         raise PayloadTooLarge(size, limit_bytes, "http")
     return routed.body()
+
+
+def receipt_json(receipt: Receipt) -> bytes:
+    """Return a receipt as JSON. No character of an epoch or id needs escaping."""
+    duplicate = "true" if receipt.duplicate else "false"
+    return f'{{"duplicate":{duplicate},"epoch":"{receipt.epoch}","id":"{receipt.id}","offset":{receipt.offset}}}'.encode()
 
 
 def traceparent_of(environ: Mapping[str, Any]) -> str | None:

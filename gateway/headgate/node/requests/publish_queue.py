@@ -58,13 +58,6 @@ class _Batch:
         self.size_bytes = size_bytes
         return count
 
-    def add(self, event: Prepared) -> tuple[_Batch, int, int]:
-        """Take an event; return its place. There must be room."""
-        self.events.append(event)
-        self.size_bytes += event.size_bytes
-        end = len(self.events)
-        return self, end - 1, end
-
     def has_room(self) -> bool:
         return len(self.events) < MAX_BATCH_EVENTS and self.size_bytes < MAX_BATCH_BYTES
 
@@ -152,8 +145,10 @@ class PublishQueue:
 
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Batch, int, int]]:
         """Give events their places in rounds; return these as (round, first, end)."""
-        if len(events) == 1 and self._batches and self._batches[-1].has_room():
-            return [self._batches[-1].add(events[0])]
+        if len(events) == 1 and self._batches and (batch := self._batches[-1]).has_room():
+            batch.events.append(events[0])
+            batch.size_bytes += events[0].size_bytes
+            return [(batch, len(batch.events) - 1, len(batch.events))]
         places: list[tuple[_Batch, int, int]] = []
         taken = 0
         while taken < len(events):

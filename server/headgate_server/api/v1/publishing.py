@@ -28,7 +28,7 @@ from headgate.services.publisher import MAX_ID_FOR_S, NonePublished, Receipt
 from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
-from headgate_server.api.publish_requests import PublishRequest, traceparent_of
+from headgate_server.api.publish_requests import PublishRequest, receipt_json, traceparent_of
 from headgate_server.api.shares import AT_ONCE_BYTES, IN_ALL, PER_CALLER, Shares
 
 from .dispatch import check_acceptable, check_media_type, decode
@@ -146,10 +146,10 @@ class Publishing:
         (outcome,) = self._gate.publish_each([checked], namespace, **options)
         if isinstance(outcome, HeadgateError):
             raise outcome
-        return _receipt_answer(outcome)
+        return encoded_answer(201, receipt_json(outcome) + b"\n")
 
     def begin_one(
-        self, environ: Mapping[str, Any], known: object, body: bytes, done: Callable[[bytes | HeadgateError], object]
+        self, environ: Mapping[str, Any], known: object, body: bytes, done: Callable[[Receipt | HeadgateError], object]
     ) -> bool:
         """Begin to publish one event, as `publish_requests.Begin`. Never waits; raises as `one`."""
         if not isinstance(known, Handshake) or len(body) > self._max_one_bytes:
@@ -161,11 +161,7 @@ class Publishing:
         if event.namespace is not None and event.namespace.removeprefix("/") != known.namespace:
             return False
         checked, options = self._checked(event, known.namespace, identity, environ)
-
-        def published(outcome: Receipt | HeadgateError) -> None:
-            done(outcome if isinstance(outcome, HeadgateError) else _receipt(outcome) + b"\n")
-
-        self._gate.begin_publish(checked, known.namespace, published, **options)
+        self._gate.begin_publish(checked, known.namespace, done, **options)
         return True
 
     def _checked(
@@ -184,7 +180,8 @@ class Publishing:
                 check_event_id(event_id)
         except HeadgateError as error:
             raise BodyFault([(field, error)]) from error
-        self._check_grant(environ, namespace, identity, event.topic)
+        if not identity.may_publish(event.topic):
+            self._refuse(environ, namespace, identity, event.topic)
         if event.id_for_s is not None:
             _check_id_for(identity, has_ids=event_id is not None)
         self._count(identity, 1)
@@ -212,7 +209,8 @@ class Publishing:
                 field = "/topic"
                 if topic not in granted:
                     check_topic(topic)
-                    self._check_grant(asked.environ, namespace, identity, topic)
+                    if not identity.may_publish(topic):
+                        self._refuse(asked.environ, namespace, identity, topic)
                     granted.add(topic)
                 field = "/id"
                 event_id = f"{key}.{index}" if event.id is None and key is not None else event.id
@@ -282,9 +280,8 @@ class Publishing:
             raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
         return compact_json(event.data)
 
-    def _check_grant(self, environ: Mapping[str, Any], namespace: str, identity: Identity, topic: str) -> None:
-        if not identity.may_publish(topic):
-            refuse(identity, scope_missing(f"publish:{topic}"), namespace, environ, self._settings.proxies)
+    def _refuse(self, environ: Mapping[str, Any], namespace: str, identity: Identity, topic: str) -> None:
+        refuse(identity, scope_missing(f"publish:{topic}"), namespace, environ, self._settings.proxies)
 
     def _count(self, identity: Identity, events: int) -> None:
         """Count events against the rate of their user. Raises RateReached if there are too many now."""
@@ -312,23 +309,13 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str:
     raise InvalidRequest(f"Idempotency-Key: expected 1 to {at_most} characters of A-Z a-z 0-9 _ . : ~ -")
 
 
-def _receipt_answer(receipt: Receipt) -> Answer:
-    return encoded_answer(201, _receipt(receipt) + b"\n")
-
-
-def _receipt(receipt: Receipt) -> bytes:
-    """Return a receipt as JSON. No character of an epoch or id needs escaping."""
-    duplicate = "true" if receipt.duplicate else "false"
-    return f'{{"duplicate":{duplicate},"epoch":"{receipt.epoch}","id":"{receipt.id}","offset":{receipt.offset}}}'.encode()
-
-
 def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
     """Return the answer to a batch. Raises HeadgateError if no event was published, for one temporary reason."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, HeadgateError)]
     if errors and len(errors) == len(outcomes) and errors[0].retry and len({error.code for error in errors}) == 1:
         raise errors[0].with_traceback(None)
     shown = [
-        json_bytes({"error": wire_form(outcome)}) if isinstance(outcome, HeadgateError) else _receipt(outcome)
+        json_bytes({"error": wire_form(outcome)}) if isinstance(outcome, HeadgateError) else receipt_json(outcome)
         for outcome in outcomes
     ]
     return encoded_answer(207 if errors else 201, b'{"receipts":[%b]}\n' % b",".join(shown))

@@ -45,7 +45,7 @@ export function provideGate(source, options) {
   }
   const gate = createComponentGate(source, options);
   provide(KEY, gate);
-  begin(() => void gate.open());
+  begin(() => gate.open());
   onScopeDispose(() => gate.close());
   return gate;
 }
@@ -74,14 +74,7 @@ export function useGateStatus() {
  */
 export function useEvents(pattern, options) {
   const gate = useGate();
-  const { snapshot } = useStore(() => eventsStore(gate, toValue(pattern), toValue(options)));
-  return {
-    events: computed(() => snapshot.value.events),
-    missed: computed(() => snapshot.value.missed),
-    gap: computed(() => snapshot.value.gap),
-    status: computed(() => snapshot.value.status),
-    error: computed(() => snapshot.value.error),
-  };
+  return refsOf(useStore(() => eventsStore(gate, toValue(pattern), toValue(options))));
 }
 
 /**
@@ -112,15 +105,11 @@ export function useSubscription(pattern, handler, options) {
  */
 export function useLiveCollection(topic, options) {
   const gate = useGate();
-  const { store, snapshot } = useStore(() => collectionStore(gate, toValue(topic), toValue(options)));
+  const live = useStore(() => collectionStore(gate, toValue(topic), toValue(options)));
   return {
-    items: computed(() => snapshot.value.items),
-    status: computed(() => snapshot.value.status),
-    error: computed(() => snapshot.value.error),
-    dropped: computed(() => snapshot.value.dropped),
-    pending: computed(() => snapshot.value.pending),
-    reload: () => store.value.reload(),
-    publish: (/** @type {string} */ to, /** @type {unknown} */ data) => store.value.publish(to, data),
+    ...refsOf(live),
+    reload: () => live.store.value.reload(),
+    publish: (/** @type {string} */ to, /** @type {unknown} */ data) => live.store.value.publish(to, data),
   };
 }
 
@@ -143,20 +132,15 @@ export function usePresence(topic, options) {
     kind.value = now;
   };
   watch(read, changed, { flush: "sync" });
-  const { store, snapshot } = useStore(() => {
+  const room = useStore(() => {
     const [wanted, enter, enabled] = JSON.parse(kind.value);
     return presenceStore(gate, wanted, { enter: enter ?? undefined, enabled: enabled ?? undefined, meta: latestMeta });
   });
   watch(meta, () => {
     latestMeta = toValue(options)?.meta ?? null;
-    if (toValue(options)?.enter !== false) store.value.update(latestMeta);
+    if (toValue(options)?.enter !== false) room.store.value.update(latestMeta);
   });
-  return {
-    members: computed(() => snapshot.value.members),
-    status: computed(() => snapshot.value.status),
-    error: computed(() => snapshot.value.error),
-    update: (/** @type {any} */ now) => store.value.update(now),
-  };
+  return { ...refsOf(room), update: (/** @type {any} */ now) => room.store.value.update(now) };
 }
 
 /**
@@ -196,6 +180,16 @@ function useStore(make) {
     );
   });
   return { store, snapshot };
+}
+
+/**
+ * Return a ref for each field of a snapshot.
+ * @template {object} T @param {{ snapshot: import("vue").ShallowRef<T> }} of
+ * @returns {{ [Field in keyof T]: import("vue").ComputedRef<T[Field]> }}
+ */
+function refsOf({ snapshot }) {
+  const fields = /** @type {(keyof T)[]} */ (Object.keys(snapshot.value));
+  return /** @type {any} */ (Object.fromEntries(fields.map((field) => [field, computed(() => snapshot.value[field])])));
 }
 
 /** Act when the component is mounted, which never happens on a server. Outside a component, act at once. What this begins ends with the present scope. @param {() => void} act */

@@ -26,7 +26,8 @@ export function connect(url, options = {}) {
   const gate = new Gate(addressOf(url, Object(options).namespace), options);
   if (options.autoConnect ?? true) queueMicrotask(() => gate.open());
   try {
-    if (localStorage.headgate === "debug") loadDebug().then(({ debug }) => debug(gate)).catch(console.warn);
+    // Only of a page, because Node 25 warns about each access.
+    if (globalThis.document && localStorage.headgate === "debug") loadDebug().then(({ debug }) => debug(gate)).catch(console.warn);
   } catch {
     // There is no storage, or the page must not read it.
   }

@@ -9,10 +9,11 @@ let gate;
 afterEach(() => {
   gate.close();
   mock.restoreAll();
-  Reflect.deleteProperty(globalThis, "localStorage");
+  for (const name of ["localStorage", "document"]) Reflect.deleteProperty(globalThis, name);
 });
 
-function begin(storage) {
+function begin(storage, document = {}) {
+  Object.defineProperty(globalThis, "document", { configurable: true, value: document });
   Object.defineProperty(globalThis, "localStorage", { configurable: true, ...(typeof storage === "function" ? { get: storage } : { value: storage }) });
   /** @type {string[]} */
   const lines = [];
@@ -49,6 +50,12 @@ describe("the debug log", () => {
       assert.deepEqual([lines, listen.mock.callCount()], [[], 0]);
     });
   }
+
+  it("does not touch the storage of a server, where Node warns about it", () => {
+    const read = mock.fn();
+    begin(read, null);
+    assert.equal(read.mock.callCount(), 0);
+  });
 
   it("is a warning where it cannot be loaded or begin", async () => {
     const warned = mock.method(console, "warn", () => {});

@@ -21,7 +21,7 @@ const FALLS_BACK = {
   addEventListener: "sleep is noticed, and nothing else of the page's life",
   atob: "tokens are not refreshed before they expire; tabs of one user share by the option user",
   crypto: "ids of events are random as Math.random is",
-  document: "the page counts as seen; the script tag's files are found by the page's address",
+  document: "the page counts as seen; there is no debug log; the script tag's files are found by the page's address",
   fetch: "a failed WebSocket has no other reason",
   indexedDB: "an outbox is in memory",
   localStorage: "there is no debug log",

@@ -370,7 +370,7 @@ export type Overflow = "catch_up" | "latest" | "drop";
 export type Since = { offset: number; epoch?: string | undefined } | { time: number } | { last: number };
 /** `null`, `undefined`: the client is anonymous. */
 type Token = string | null | undefined;
-/** The answer of `fetch`, whose text is the token. If it has failed, as in `ok`, the client calls the function again later. */
+/** The answer of `fetch`, whose text is the token. If it has failed, as in `ok`, or is HTML, the client calls the function again later. */
 type TokenAnswer = { ok: boolean; status: number; text: () => Promise<string> };
 /** A token, or a function that returns one, such as `() => fetch("/token")`. */
 export type TokenSource = Token | (() => Token | TokenAnswer | Promise<Token | TokenAnswer>);

@@ -274,7 +274,7 @@ export function createConnection(address, options) {
   /**
    * Refresh the token after a delay. Each failure is reported and repeated later. If none succeeds, the present token expires, the gateway disconnects the
    * client, and the next CONNECT has a new one.
-   * @param {number | null} delayMs @param {number} [failures]
+   * @param {number | undefined} delayMs @param {number} [failures]
    */
   function refreshIn(delayMs, failures = 0) {
     clearTimeout(refreshTimer);
@@ -399,7 +399,7 @@ export function createConnection(address, options) {
     async refresh(token, given) {
       clearTimeout(refreshTimer);
       if (isUp()) await show(token, given);
-      else if (given) tokens.replace(token);
+      else if (given) tokens.keep(token, given);
       if (life.is("refused")) open();
     },
 
@@ -411,16 +411,15 @@ export function createConnection(address, options) {
 
   /** @param {string | null | undefined} token @param {boolean} given */
   async function show(token, given) {
-    const keep = () => (given ? tokens.replace(token) : tokens.restore());
     try {
       await request(REFRESH, { token });
     } catch (error) {
       // Without an answer, the gateway may have accepted it.
-      if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) keep();
+      if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) tokens.keep(token, given);
       if (isUp()) scheduleRefresh();
       throw error;
     }
-    keep();
+    tokens.keep(token, given);
     if (!isUp()) return;
     shown = token;
     scheduleRefresh();

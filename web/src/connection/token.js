@@ -7,13 +7,12 @@
  */
 import { HeadgateError } from "../language/errors.js";
 import { checkRule } from "../language/options.js";
-import { MAX_DELAY_MS } from "../base/timer.js";
 
 /** Share of a token's lifetime after which it is refreshed. The rest is for retries. */
 const REFRESH_AT = 0.8;
 
 /**
- * The tokens of one client. A token that the application gave (`replace`) precedes the source, until the gateway refuses it or the source returns the next
+ * The tokens of one client. A token that the application gave (`keep`) precedes the source, until the gateway refuses it or the source returns the next
  * one at a refresh.
  * @param {TokenSource} source
  */
@@ -28,11 +27,12 @@ export function createTokens(source) {
       /** @type {any} */
       let token = await (asks ? source() : source);
       if (token?.text) {
-        // The gateway would refuse an error page for good.
         if (!token.ok) throw Error(`HTTP ${token.status}`);
         token = await token.text();
       }
       checkRule("token", "string null", token);
+      // Of an error or a sign-in. The gateway would refuse it for good.
+      if (/^\s*</.test(token)) throw Error("it is HTML");
       return token;
     } catch (error) {
       throw new HeadgateError("token_unavailable", { reason: error }, true, undefined, error);
@@ -51,14 +51,9 @@ export function createTokens(source) {
     /** Return the token for a refresh, from the source if it is a function. @returns {Promise<string | null | undefined>} rejected as above */
     next: asks ? ask : current,
 
-    /** The application gave this token, which precedes the source. @param {string | null | undefined} token */
-    replace(token) {
-      given = token;
-    },
-
-    /** The source's own token is used from now on. */
-    restore() {
-      if (asks) given = undefined;
+    /** The gateway has accepted a token, or the next CONNECT shows it. @param {string | null | undefined} token @param {boolean} isGiven by the application, so that it precedes the source */
+    keep(token, isGiven) {
+      if (isGiven || asks) given = isGiven ? token : undefined;
     },
 
     /** The gateway refused the token. Return whether there may be another one. @param {boolean} isExpired whether it was refused because it has expired */
@@ -70,26 +65,24 @@ export function createTokens(source) {
   };
 }
 
-/** Return the claims of a JWT. @param {string | null | undefined} token @returns {Record<string, any>} @throws {Error} it is not a JWT */
-export const claimsOf = (token) => JSON.parse(atob(String(token).split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
+/** Return the claims of a JWT. @param {any} token @returns {Record<string, any>} @throws {Error} it is not a JWT */
+export const claimsOf = (token) => JSON.parse(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
 
 /**
- * Return how long to wait before the token is to be refreshed, or null if it does not expire.
+ * Return how long to wait before the token is to be refreshed, or undefined if it does not expire.
  *
  * A wrong clock must not matter. The token's lifetime (`exp` - `iat`) bounds the answer from above. A token that seems to have expired, although the
  * gateway has just accepted it, counts by its lifetime alone.
  * @param {string | null | undefined} token
  * @param {number} nowMs wall clock
- * @returns {number | null} milliseconds; NaN for an `exp` that is not a number
+ * @returns {number | undefined} milliseconds, which may be too many for a timer; NaN for an `exp` that is not a number
  */
 export function refreshDelayMs(token, nowMs) {
   try {
     const { exp, iat } = claimsOf(token);
-    if (!exp) return null;
+    if (!exp) return;
     const left = exp * 1000 - nowMs;
     const life = exp > iat ? (exp - iat) * 1000 : left;
-    return Math.min(MAX_DELAY_MS, Math.max(1000, (left > 0 ? Math.min(left, life) : life) * REFRESH_AT));
-  } catch {
-    return null;
-  }
+    return Math.max(1000, (left > 0 ? Math.min(left, life) : life) * REFRESH_AT);
+  } catch {}
 }

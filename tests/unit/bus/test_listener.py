@@ -30,10 +30,11 @@ from headgate.delivery.direct import Run
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.events.event import Event
 from headgate.redis.faults import NO_PERMISSION
+from headgate.redis.lineage import Head
 from headgate.redis.subscriber_link import SubscriberLink
 from tests.support.bus_here import ModelBus, StartModelBus
 from tests.support.model_links import ModelServer
-from tests.support.model_redis import NAMESPACE
+from tests.support.model_redis import NAMESPACE, ModelRedis
 
 EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
 
@@ -369,6 +370,27 @@ def test_an_emptied_redis_is_told_once_and_live_goes_on(model_bus: StartModelBus
     assert bus.events[-1] == ["orders.1", 1, "1"]
     assert counted("log_lost_total") - before == 1
     assert [(line["event"], line["was_offset"], line["now_offset"]) for line in lines] == [("log lost", 10, 0)]
+
+
+class EvictingRedis(ModelRedis):
+    """It drops the log as soon as a gateway has begun one, as a full Redis may that evicts keys."""
+
+    def configure(self, *, sharded: bool = False) -> Head:
+        head = super().configure(sharded=sharded)
+        self.flush()
+        return head
+
+
+def test_a_log_that_is_evicted_again_and_again_is_begun_at_the_pace_of_fences(model_bus: StartModelBus) -> None:
+    """Each loss is reported. The first one of a fence expedites another fence, and that one none."""
+
+    def before(server: ModelServer) -> None:
+        server.redis = EvictingRedis()
+        server.redis.on_sent = server.stir
+
+    bus = model_bus("orders.*", before=before)
+    bus.advance(4)
+    assert len(bus.only("log_lost")) == 2 * 5  # the first fence comes at once
 
 
 # Rights ------------------------------------------------------------------------------------------------------------------

@@ -267,6 +267,7 @@ class Worker:
             self._log("Redis does not know the consumer any more; it begins with all that is there")
             self._metrics.logs_lost.inc()
             self._store.open("lost")
+            self._stopping.wait(BUS_FIRST_S)  # a Redis that evicts keys may lose it again at once
             return
         self._account(page)
         self._next_page_s += self._page_event_s * (len(page.work) + len(page.unwanted))

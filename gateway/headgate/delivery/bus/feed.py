@@ -580,8 +580,8 @@ class Feed:
         head = fence.head
         if not fence.under_way or head is None or token != fence.token:
             return
+        position, sources, was_expedited = fence.position, fence.sources, fence.is_fresh
         fence.pong()
-        position, sources = fence.position, fence.sources
         self.first = head.first
         if head.epoch != self.epoch or head.offset < position:
             # The log changed its line or was replaced, unless it has changed once more since.
@@ -595,7 +595,8 @@ class Feed:
             self._one_line_from = 0
         self._complete(sources, head)
         yield out.SimpleAction.SYNCED
-        if self.interest.acknowledged or self._one_line_from:
+        # A Redis that evicts the log may lose it with each fence, so a second change waits for the next tick.
+        if self.interest.acknowledged or (self._one_line_from and not was_expedited):
             yield out.SimpleAction.WAKE
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:

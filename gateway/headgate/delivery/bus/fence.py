@@ -21,11 +21,11 @@ IDLE_TICKS = 5
 class Fence:
     """The fences of one connection, one at a time."""
 
-    __slots__ = ("_idle_ticks", "_is_fresh", "_was", "head", "missed", "number", "position", "sources", "under_way")
+    __slots__ = ("_idle_ticks", "_was", "head", "is_fresh", "missed", "number", "position", "sources", "under_way")
 
     def __init__(self) -> None:
         self.under_way = False
-        self._is_fresh = False  # it is expedited and began since the last tick, so the next tick does not count it as late
+        self.is_fresh = False  # it is expedited and began since the last tick, so the next tick does not count it as late
         self.number = 0  # of the last fence
         self.missed = 0  # ticks in a row without a proof
         self.position = 0  # of the feed when the fence began, before its head was read
@@ -50,19 +50,19 @@ class Fence:
 
     def begin(self, position: int, sources: frozenset[Source], *, expedited: bool) -> None:
         """Begin a fence. Its head may be read from now on."""
-        self.under_way, self._is_fresh = True, expedited
+        self.under_way, self.is_fresh = True, expedited
         self.number += 1
         self._idle_ticks, self._was = 0, self.head
         self.position, self.sources, self.head = position, sources, None
 
     def tick(self) -> None:
         """Note a tick of the clock. The fence under way is late unless it is fresh."""
-        self.missed += self.under_way and not self._is_fresh
-        self._is_fresh = False
+        self.missed += self.under_way and not self.is_fresh
+        self.is_fresh = False
 
     def fail(self) -> None:
         """End the fence under way, as its head could not be read or its PING could not be sent."""
-        self.missed += not self._is_fresh  # a regular fence is due soon, and counts
+        self.missed += not self.is_fresh  # a regular fence is due soon, and counts
         self.under_way = False
 
     def pong(self) -> None:

@@ -657,7 +657,7 @@ def test_a_new_log_is_followed(site: Site) -> None:
 
 
 def test_an_emptied_redis_is_filled_again(site: Site) -> None:
-    """Without functions, group and log, every later publish arrives, after a pause, as a Redis may lose its keys again and again."""
+    """Without functions, group and log, every later publish arrives. A pause comes first, as Redis may lose its keys again."""
     worker = site.make()
     site.publisher.publish("a", 1)
     worker.work()

@@ -30,7 +30,7 @@ from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S, Topology, shown_command
 from .faults import FAULTS, shown_cause, translate
 from .pool import Pool
-from .primary_switch import switch_of
+from .primary_switch import UNKNOWN, switch_of
 from .sentinel import discovery_of
 
 Command = Sequence[str | bytes | int]
@@ -210,13 +210,21 @@ def shown_address(pool: redis.ConnectionPool) -> str:
 def failed(client: redis.Redis, error: Exception, command: Command = ()) -> HeadgateError:
     """Translate an error of a client, or of a command. After a broken connection or a demoted primary, close idle ones too."""
     pool = client.connection_pool
-    tls = issubclass(pool.connection_class, redis.SSLConnection)
-    translated = translate(error, shown_address(pool), shown_command(command) if command else "", tls=tls)
+    translated = translate_at(pool, error, shown_command(command) if command else "")
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
         if (switch := pool.connection_kwargs.get("switch")) is not None:
             switch.doubt()
     return translated
+
+
+def translate_at(pool: redis.ConnectionPool, error: Exception, asked: str = "") -> HeadgateError:
+    """Translate an error of a pool's connection, with the remedy for an address where Redis has answered before, or never."""
+    switch = pool.connection_kwargs.get("switch")
+    # With Sentinels the switch knows the server before it has answered.
+    has_answered = switch is not None and "discovery" not in pool.connection_kwargs and switch.server != UNKNOWN
+    tls = issubclass(pool.connection_class, redis.SSLConnection)
+    return translate(error, shown_address(pool), asked, tls=tls, has_answered=has_answered)
 
 
 def _record(began_s: float, *last: Command) -> None:

@@ -107,11 +107,12 @@ _CERTIFICATE_CURES = {10: "renew it, or set the clock of this machine"} | dict.f
     (62, 64), "name the host in the URL by a name that the certificate has"
 )
 _OWN_CERTIFICATE = "name one in the URL: ?ssl_certfile=FILE&ssl_keyfile=FILE"
-CHECK_PORT = "check the port; if the server requires TLS, begin the URL with rediss://"
+CHECK_PORT = "check the port, and that a Redis runs behind it; if it requires TLS, begin the URL with rediss://"
 _START_IT = (
     "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
     "brings is found from the folder that it runs in"
 )
+_HELD_UP = "check that Redis runs there and is not held up (its log, SLOWLOG GET), and the network to it"
 # redis-py before 8 keeps the code of a reply only in the exception's class. NOAUTH and WRONGPASS share one.
 _CODES_OF_CLASSES: dict[type[BaseException], str] = {
     redis.exceptions.OutOfMemoryError: NO_MEMORY,
@@ -149,15 +150,17 @@ def refused(reason: str, redis_code: str = "") -> BusRefused:
     return BusRefused(reason, shown="the gateway's log says why", redis_code=redis_code)
 
 
-def translate(error: BaseException, where: str = "Redis", asked: str = "", *, tls: bool = False) -> HeadgateError:
+def translate(
+    error: BaseException, where: str = "Redis", asked: str = "", *, tls: bool = False, has_answered: bool = False
+) -> HeadgateError:
     """Return the error of our tree for an error of redis-py or of the operating system, with a note of the usual remedy, if any.
 
     `where` is the address of the server, and `asked` the command with its key, for a refusal about one of them. `tls`: the
-    connection uses TLS.
+    connection uses TLS. `has_answered`: Redis has answered there before, so the address is right.
     """
     translated = _translated(error, where, asked)
     code = translated.redis_code if isinstance(translated, BusRefused | BusUnavailable) else ""
-    if (advice := _advice(error, tls=tls) or CURES.get(code)) is not None:
+    if (advice := _advice(error, tls=tls, has_answered=has_answered) or CURES.get(code)) is not None:
         translated.add_note(advice)
     return translated
 
@@ -220,7 +223,7 @@ def shown_cause(error: Exception) -> Exception | None:
     return None if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError) else error
 
 
-def _advice(error: BaseException, *, tls: bool) -> str | None:
+def _advice(error: BaseException, *, tls: bool, has_answered: bool) -> str | None:
     cause = _cause(error)
     if isinstance(error, redis.AuthenticationError):
         return CURES["WRONGPASS"]
@@ -230,9 +233,12 @@ def _advice(error: BaseException, *, tls: bool) -> str | None:
     if refuses_certificate(cause):
         return _OWN_CERTIFICATE
     is_closed = isinstance(cause, ConnectionResetError) or str(cause) == _END_OF_STREAM
+    is_late = isinstance(cause, redis.TimeoutError | TimeoutError)
+    if has_answered and (is_closed or is_late or isinstance(cause, ssl.SSLEOFError)):
+        return _HELD_UP
     if isinstance(cause, ssl.SSLEOFError) or (tls and is_closed):
         return f"check the port, and that a Redis runs behind it; if it wants a certificate of its clients, {_OWN_CERTIFICATE}"
-    if isinstance(cause, ssl.SSLError) or (tls and isinstance(cause, redis.TimeoutError | TimeoutError)):
+    if isinstance(cause, ssl.SSLError) or (tls and is_late):
         return "check that the server speaks TLS on this port; without TLS the URL begins with redis://"
     if isinstance(cause, socket.gaierror):
         return "check the host name in the URL"

@@ -23,7 +23,7 @@ from headgate.errors import BusUnavailable
 from headgate.settings.addresses.redis_url import RedisKind, read_url, shown_node
 
 from .cluster import slot_of
-from .connections import Command, cluster_topology, connection_pool, shown_address
+from .connections import Command, cluster_topology, connection_pool, translate_at
 from .faults import CHECK_PORT, FAULTS, NOTHING_YET, reason_of, reply_of, shown_cause, translate, unavailable
 from .primary_switch import PrimarySwitch
 
@@ -99,8 +99,7 @@ class SubscriberLink:
             connection.connect()
             connection.ask_server()  # now, because a subscribed link cannot ask
         except FAULTS as error:
-            tls = isinstance(connection, redis.SSLConnection)
-            raise translate(error, shown_address(pool), tls=tls) from shown_cause(error)
+            raise translate_at(pool, error) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py pins this.
         self._socket, connection._sock = connection._sock, None

@@ -83,7 +83,7 @@ def test_a_command_that_runs_on_says_it_at_its_start(
         ("redis://:hunter2@nowhere.invalid/0", "nowhere.invalid:6379: ", "check the host name"),
         ("redis://:hunter2@{http}/0", "{http} ", "check the port"),
         ("rediss://:hunter2@{http}/0", "{http}: no TLS", "without TLS the URL begins with redis://"),
-        ("redis://:hunter2@{tls}/0", "{tls}", "if the server requires TLS, begin the URL with rediss://"),
+        ("redis://:hunter2@{tls}/0", "{tls}", "if it requires TLS, begin the URL with rediss://"),
         ("rediss://:hunter2@{tls}/0", "{tls}: its certificate was not accepted", "?ssl_ca_certs=FILE"),
         ("redis://{sentinel}/0", "the server at {sentinel} does not know the command", "redis+sentinel://HOST:PORT/PRIMARY/0"),
     ],

@@ -23,6 +23,7 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings.addresses.redis_url import read_url
 from tests.support.answering import answering_each
 from tests.support.certificates import Authority
+from tests.support.redis_process import Server
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
@@ -88,6 +89,17 @@ def test_a_server_that_is_silent_is_given_up(use: Callable[[str, float], None]) 
 
         with pytest.raises(BusUnavailable, match="did not answer in time"):
             use(url, 0.2)
+
+
+def test_a_redis_that_has_answered_and_stands_still_is_not_sought_elsewhere(tmp_path: Path) -> None:
+    """The address is right, so the remedy is about the server and the network, for both kinds of connection."""
+    with Server(tmp_path, "requirepass secret", password="secret") as server:
+        checked(server.url)
+        server.pause()
+        for use in (checked, connected):
+            with pytest.raises(BusUnavailable, match="did not answer in time") as caught:
+                use(server.url, 0.2)
+            assert "not held up" in caught.value.lines()[1]
 
 
 def test_the_session_tickets_of_a_tls_server_are_no_data(tmp_path: Path) -> None:

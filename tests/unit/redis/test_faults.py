@@ -63,20 +63,22 @@ def test_strangers_are_told_neither_the_address_nor_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "tls", "advice"),
+    ("cause", "tls", "at_first", "later"),
     [
-        (socket.gaierror(-2, "Name or service not known"), False, "check the host name"),
-        (ConnectionRefusedError(111, "Connection refused"), False, "start Redis there"),
-        (ConnectionResetError(104, "Connection reset by peer"), False, "check the port"),
-        (PermissionError(13, "Permission denied"), False, "a user who may open that socket"),
-        (TimeoutError(), True, "speaks TLS on this port"),
-        (TimeoutError(), False, "start Redis there"),
+        (socket.gaierror(-2, "Name or service not known"), False, "check the host name", "check the host name"),
+        (ConnectionRefusedError(111, "Connection refused"), False, "start Redis there", "start Redis there"),
+        (ConnectionResetError(104, "Connection reset by peer"), False, "check the port", "not held up"),
+        (ConnectionResetError(104, "Connection reset by peer"), True, "?ssl_certfile=FILE", "not held up"),
+        (PermissionError(13, "Permission denied"), False, "a user who may open that socket", "a user who may open that socket"),
+        (TimeoutError(), True, "speaks TLS on this port", "not held up"),
+        (TimeoutError(), False, "start Redis there", "not held up"),
     ],
 )
-def test_a_usual_fault_of_connecting_comes_with_an_advice(cause: OSError, tls: bool, advice: str) -> None:
-    """As the second line that a command shows."""
-    (_, line) = translate(cause, "here", tls=tls).lines()
-    assert advice in line
+def test_a_usual_fault_of_connecting_comes_with_an_advice(cause: OSError, tls: bool, at_first: str, later: str) -> None:
+    """As the second line that a command shows. Where Redis has answered before, neither the port nor TLS is wrong."""
+    for has_answered, advice in ((False, at_first), (True, later)):
+        (_, line) = translate(cause, "here", tls=tls, has_answered=has_answered).lines()
+        assert advice in line
 
 
 def test_a_server_that_wants_a_certificate_of_its_clients_is_said() -> None:

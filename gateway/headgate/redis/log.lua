@@ -97,7 +97,7 @@
 --
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
-local VERSION = 22
+local VERSION = 23
 -- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -134,16 +134,14 @@ local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 local LEAST_MAX_BYTES, GREATEST_MAX_BYTES = 1024 * 1024, 1e14
 -- The bytes of an entry without its payload: about 100 of the stream, and its topic and id.
 local ENTRY_BYTES = 128
--- The most entries that one publish trims, so that a lowered retention or an idle log is trimmed in small steps. A trim by age
--- reads each entry, by bytes a few, by count none.
-local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
+-- The most entries that one call trims by count, and by age or bytes, which reads a few of them. So a lowered retention or an idle
+-- log is trimmed in small steps.
+local MAX_SURPLUS_PER_CALL, MAX_READ_PER_CALL = 100, 1000
 -- A trim costs more than writing an event. So a log of many events may exceed its limit by up to TRIM_STEP - 1 events.
 local TRIM_STEP, LEAST_TRIMMED_IN_STEPS = 16, 1000
 -- For the same reason, a log at its limit of bytes, or a log of many events at its limit of age, is trimmed below the limit by
 -- this part of it.
 local SLACK = 1 / 64
--- The most for a call that only trims by age.
-local MAX_AGED_PER_TRIM = 100
 -- One for each start or failover of Redis. A position in an older epoch counts as a position in a lost log.
 local MAX_EPOCHS = 256
 -- The namespaces (of all databases) whose newest offset this process remembers. Forgetting one costs an epoch.
@@ -684,7 +682,7 @@ end
 -- Trim by bytes: return the oldest offset, from a given one on, that stays in a log that ends at `last`, and the bytes below it. The
 -- newest always stays. If it is neither the first nor the second, as when a large event replaces many small ones, bisection finds it.
 local function lighten(name, head, first, last, sum)
-  local low, high, first_sum = first, min(last, first + MAX_HEAVY_PER_CALL), head.first_sum
+  local low, high, first_sum = first, min(last, first + MAX_READ_PER_CALL), head.first_sum
   local function fits(offset)
     local below = bytes_below(name, whole(offset))
     if not below or sum - below > head.max_bytes * (1 - SLACK) then return false end
@@ -706,9 +704,10 @@ local function is_trim_read(head, bytes)
   return head.clock - head.first_time > head.max_age_ms or head.sum + bytes - head.first_sum > head.max_bytes
 end
 
--- Trim a log of many events by age: return the oldest offset, from one on, that stays, and its time, by bisection.
+-- Trim by age: return the oldest offset, from a given one on, that stays, and its time, by bisection.
 local function rejuvenate(name, head, first)
-  local low, high, first_time = first, first + MAX_HEAVY_PER_CALL, nil
+  local low, high, first_time = first, min(head.offset + 1, first + MAX_READ_PER_CALL), nil
+  local oldest_at = head.clock - head.max_age_ms * (head.offset - first >= 2 * LEAST_TRIMMED_IN_STEPS and 1 - SLACK or 1)
   local function time_at(offset)
     local found = call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1]
     return found and clock_of(found[2]) or head.clock
@@ -716,31 +715,17 @@ local function rejuvenate(name, head, first)
   while low < high do
     local middle = floor((low + high) / 2)
     local time = time_at(middle)
-    if head.clock - time <= head.max_age_ms * (1 - SLACK) then high, first_time = middle, time else low = middle + 1 end
+    if time >= oldest_at then high, first_time = middle, time else low = middle + 1 end
   end
   return low, first_time or time_at(low)
 end
 
 -- How to trim, by count, exactly, by age and by bytes, a log that is about to end at `last` with `sum`: returns the oldest offset that
 -- stays, its time and the bytes below it. Reads nothing unless the oldest event is too old, or the log may be too heavy.
-local function plan_trim(name, head, last, sum, max_aged)
+local function plan_trim(name, head, last, sum)
   local first = max(head.first, min(last - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
   local first_time, first_sum = head.first_time, head.first_sum
-  if head.clock - first_time > head.max_age_ms and last - first > 2 * LEAST_TRIMMED_IN_STEPS then
-    first, first_time = rejuvenate(name, head, first)
-  elseif head.clock - first_time > head.max_age_ms then
-    for _ = 1, max_aged do
-      local oldest = call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
-      if not oldest then
-        first, first_time = head.offset + 1, head.clock
-        break
-      end
-      first_time = clock_of(oldest[2])
-      first = tonumber(match(oldest[1], '^%d+'))
-      if head.clock - first_time <= head.max_age_ms then break end
-      first = first + 1
-    end
-  end
+  if head.clock - first_time > head.max_age_ms then first, first_time = rejuvenate(name, head, first) end
   if sum - first_sum > head.max_bytes then first, first_sum = lighten(name, head, first, last, sum) end
   return first, first_time, first_sum
 end
@@ -770,7 +755,7 @@ local function may_announce(name, head, topic, user)
     or head.sharded and (may(publish, head.feed, '') or may('MGET', name.log, name.head))
 end
 
--- The rights of an event, but for those of its first write (of the id, or XADD), which refuses by itself. `fully`: those of rarer steps
+-- The rights of an event, but for those of its first write, which refuses by itself. `fully`: those of rarer steps
 -- too, and of every write.
 local function may_publish(name, head, topic, id, user, fully)
   return fully and (may('XADD', name.log, '1-0', 'topic', '') or may_open(name)) or may('HSET', name.head, 'offset', '1')
@@ -867,28 +852,6 @@ local function receipt_of(head, offset_text)
   return head.epoch .. '-' .. offset_text .. '-' .. (head.clock == head.time and head.time_text or whole(head.clock))
 end
 
--- Whether any user so far may not use HSETNX. Then each user's right is checked first.
-local is_claim_refused = false
-
--- Search for an id, and remember it for the next event if it is new, in one command. Returns the key that now has it. Returns
--- nil if it may be known, or if this takes two separate steps (in a Cluster `recall` first makes sure that all ids are here).
-local function claim(name, head, id)
-  local own = head.own
-  if in_cluster or head.sharded or are_ids_due(head) then return end
-  if are_older_ids(head) then
-    local before = try('HMGET', name.id .. whole(own.ids - 1), id)
-    if before.err or before[1] then return end
-  end
-  local key = name.id .. whole(own.ids)
-  if is_claim_refused and not is_allowed('HSETNX', key, '', '') then return end
-  local claimed = try('HSETNX', key, id, receipt_of(head, whole(head.offset + 1)))
-  if claimed == 1 then
-    own.ids_bytes = own.ids_bytes + #id + ID_BYTES
-    return key
-  end
-  is_claim_refused = claimed ~= 0
-end
-
 -- Forget an id whose event could not be appended. Without the right to delete it, an empty receipt counts as none.
 local function unclaim(key, id)
   if is_allowed('HDEL', key, id) then
@@ -962,7 +925,7 @@ local function append(name, head, topic, id, time, payload, origin, later)
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
   local offset_text, time_text = whole(offset), time == head.time and head.time_text or whole(time)
   local event_id, place = id or head.epoch .. '-' .. offset_text, offset_text .. '-0'
-  local first, first_time, first_sum = plan_trim(name, head, offset, sum, MAX_AGED_PER_CALL)
+  local first, first_time, first_sum = plan_trim(name, head, offset, sum)
   local added
   if head.offset == 0 then
     added = try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum), origin))
@@ -1074,8 +1037,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
     end
     payload = plan.payload
   end
-  local claimed = own_id and not begins and claim(name, head, own_id)
-  if own_id and head.exists and not claimed then
+  if own_id and head.exists then
     local known, unknown = recall(name, head, own_id)
     if unknown then return nil, unknown end
     refused = may('HSET', name.id .. '1', '', '')
@@ -1091,11 +1053,8 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
     if refused then return nil, refused end
   end
   local event_id, not_appended = append(name, head, topic, id, time, payload, origin)
-  if not event_id then
-    if claimed then unclaim(claimed, own_id) end
-    return nil, not_appended
-  end
-  if own_id and not (claimed and not head.began) then
+  if not event_id then return nil, not_appended end
+  if own_id then
     remember_ids(name, head, #own_id + ID_BYTES, own_id, receipt_of(head, head.offset_text))
   end
   if kept then keep_id(name, kept, own_id, receipt_of(head, head.offset_text)) end
@@ -1488,7 +1447,7 @@ local function upkeep(keys, args, with_trim)
   if not head.alone and is_older_gone(name, head) then head.alone, head.own.unsaved = true, true end
   local before = head.first
   if with_trim then
-    local first, first_time, first_sum = plan_trim(name, head, head.offset, head.sum, MAX_AGED_PER_TRIM)
+    local first, first_time, first_sum = plan_trim(name, head, head.offset, head.sum)
     if first > before then call('XTRIM', name.log, 'MINID', '=', whole(first)) end
     head.first, head.first_time, head.first_sum = first, first_time, first_sum
     turn_ids(name, head)

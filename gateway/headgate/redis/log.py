@@ -73,8 +73,6 @@ class EventLog:
         self.max_payload_bytes = max_payload_bytes
         self.eviction_policy = ""
         self._reached = reached
-        self._measured: tuple[bytes | None, ...] = ()  # the last reply to `extent`
-        self._event_bytes = 0.0
 
     def drop_idle(self) -> None:
         """Use a new connection for the next read, because after a fault the old one may be dead without a sign."""
@@ -143,20 +141,15 @@ class EventLog:
         return epoch.decode(), clock, trimmed
 
     def extent(self) -> Extent:
-        """Return the size of the log and its limits. Two round trips; one if nothing has changed."""
-        fields = tuple(call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS))
+        """Return the size of the log and its limits. Two round trips."""
+        fields = call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS)
         numbers = (int(each) if each and each.isdigit() else 0 for each in fields)
         sum_, below, first_ms, offset, max_events, max_bytes, max_age_ms, most_ids, hold_ms = numbers
-        if fields != self._measured:
-            ends: list[Command] = [("XRANGE", self._key, begin, "+", "COUNT", 1) for begin in ("-", f"{offset}-0")]
-            self._event_bytes = _mean_bytes([entry for reply in call_all(self._client, ends) for entry in reply])
-            self._measured = fields
+        ends: list[Command] = [("XRANGE", self._key, begin, "+", "COUNT", 1) for begin in ("-", f"{offset}-0")]
+        event_bytes = _mean_bytes([entry for reply in call_all(self._client, ends) for entry in reply])
         hold_s = hold_ms / 1000 if most_ids else ID_COUNTS_S
-        # There are two hashes of ids.
-        return Extent(
-            max(0, sum_ - below), first_ms, offset, self._event_bytes,
-            max_events, max_age_ms // 1000, max_bytes, hold_s, 2 * most_ids,
-        )  # fmt: skip
+        age_s, most_id_bytes = max_age_ms // 1000, 2 * most_ids  # there are two hashes of ids
+        return Extent(max(0, sum_ - below), first_ms, offset, event_bytes, max_events, age_s, max_bytes, hold_s, most_id_bytes)
 
     def head(self, *known: str | int) -> Head:
         """Return the head of the log, with its lineage if its epoch differs from the known one.
@@ -251,8 +244,7 @@ class EventLog:
 
         Times never decrease within an epoch, so a bisection finds it in about twenty round trips at most.
         """
-        low = self._edge("XRANGE", "-", "+")
-        high = max(low, self._edge("XREVRANGE", "+", "-") + 1) if low <= self.end()[1] else low
+        low, high = self._oldest(), self.end()[1] + 1
         while low < high:
             middle = (low + high) // 2
             entries = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
@@ -273,12 +265,12 @@ class EventLog:
         entries = call(self._client, "XRANGE", self._key, f"{first}-0", "+", "COUNT", 1)
         if not entries:
             return 0.0
-        is_cut = first > 1 and first == self._edge("XRANGE", "-", "+")
+        is_cut = first > 1 and first == self._oldest()
         since_ms = time_or_zero(entries[0][1].get(b"time", b"")) if is_cut else begin_ms
         return (self.end()[1] - first + 1) / max((now_ms - since_ms) / 1000, 0.001)
 
-    def _edge(self, command: str, begin: str, end: str) -> int:
-        entries = call(self._client, command, self._key, begin, end, "COUNT", 1)
+    def _oldest(self) -> int:
+        entries = call(self._client, "XRANGE", self._key, "-", "+", "COUNT", 1)
         return int(entries[0][0].partition(b"-")[0]) if entries else self.end()[1] + 1
 
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from headgate.consumers.base import Context, Progress
 from headgate.consumers.notification import OUTCOMES
-from headgate.errors import HeadgateError
-from headgate.redis.client import Client, call, call_at, call_many
+from headgate.redis.client import Client, call, call_all, call_at
 from headgate.redis.connections import Command
 from headgate.redis.inbox import UserFacts, read_user_facts
 from headgate.redis.keys import group_key, log_key
@@ -60,9 +59,8 @@ class State:
         for (name, bucket), amount in amounts.items():
             key = self._sum(name, bucket)
             commands += [("INCRBYFLOAT", key, repr(float(amount))), ("PEXPIRE", key, _ms(ttl_s))]
-        for reply in call_many(self._client, commands) if commands else ():
-            if isinstance(reply, HeadgateError):
-                raise reply
+        if commands:
+            call_all(self._client, commands)
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
         """Return for each name the sum over its buckets, in one round trip."""

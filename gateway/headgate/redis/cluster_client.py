@@ -11,7 +11,6 @@ transient faults (BusUnavailable) and are never followed. Decision 19 (docs/deci
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,7 +23,6 @@ from . import connections
 from .cluster import Topology, key_of, shown_command, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed
 from .faults import FAULTS, reply_of, shown_cause, translate, unavailable
-from .pool import reset_in_child
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
 MAX_MOVES = 3
@@ -48,12 +46,6 @@ class ClusterClient:
         self.address, self._open_node = address, open_node
         self.topology: Topology = cluster_topology(address)
         self._nodes: dict[Node, redis.Redis] = {}
-        self.reset()
-        reset_in_child(self)
-
-    def reset(self) -> None:
-        """Forget a thread that creates a node's client, which a forked child does not have."""
-        self._lock = threading.RLock()
 
     def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
         """Run one command on the node of `key`, or of the command's own key, or on any primary. Raises as `client.call`."""
@@ -121,8 +113,7 @@ class ClusterClient:
 
     def close(self) -> None:
         """Close every connection. Idempotent. A later command opens new ones."""
-        with self._lock:
-            nodes, self._nodes = self._nodes, {}
+        nodes, self._nodes = self._nodes, {}
         for client in nodes.values():
             client.close()
 
@@ -148,15 +139,12 @@ class ClusterClient:
     def _client(self, node: Node) -> redis.Redis:
         client = self._nodes.get(node)
         if client is None:
-            with self._lock:
-                client = self._nodes.get(node)
-                if client is None:
-                    client = self._open_node(self.address.at(node))
-                    self._nodes[node] = client
-                    gone = [other for other in self._nodes if other not in (*self.topology.known(), node)]
-                    # Only idle connections. A connection in use closes when its command has ended and its last reference goes.
-                    for other in gone:
-                        connections.drop_idle(self._nodes.pop(other))
+            # Of two threads, one drops its client, which has no connection yet.
+            client = self._nodes.setdefault(node, self._open_node(self.address.at(node)))
+            for other in {*self._nodes} - {*self.topology.known(), node}:
+                # Only idle connections. A connection in use closes when its command has ended and its last reference goes.
+                if (gone := self._nodes.pop(other, None)) is not None:
+                    connections.drop_idle(gone)
         return client
 
     def _has_moved(self, asked: Node, error: Exception) -> bool:

@@ -1,6 +1,5 @@
 """The client of a Cluster, on nodes that answer from a script: where each command goes; the effect of MOVED and silence."""
 
-import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +15,6 @@ from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.settings.addresses.redis_url import Node, RedisKind, RedisUrl, read_url
-from tests.support.processes import in_child
-from tests.support.redis_server import DEADLINE_S
 
 A, B, C = (("a", 1), ("b", 2), ("c", 3))
 HALF = 8192
@@ -114,27 +111,6 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
-
-
-def test_a_child_forked_while_a_thread_opens_a_node_opens_it_itself(world: World) -> None:
-    """It does not wait for the lock of a thread that it does not have."""
-    begun, ended = threading.Event(), threading.Event()
-
-    def open_node(url: RedisUrl) -> ScriptedNode:
-        if threading.current_thread() is not threading.main_thread():
-            begun.set()
-            ended.wait(DEADLINE_S)
-        return world.nodes[A]
-
-    world.open_node = open_node
-    thread = threading.Thread(target=call, args=(world.client, "GET", LOW))
-    thread.start()
-    assert begun.wait(DEADLINE_S)
-    answered = in_child(lambda: call(world.client, "GET", LOW) == b"OK")
-    ended.set()
-    thread.join()
-
-    assert answered
 
 
 def moved(key: str, node: Node) -> redis.exceptions.MovedError:

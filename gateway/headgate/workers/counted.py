@@ -60,8 +60,6 @@ GAUGES: Mapping[str, Join] = {
     ), min),
 }  # fmt: skip
 _COUNTED = {"counter", "histogram", "summary"}
-# The histograms of workers of 0.2, during an upgrade.
-_OUTDATED = "hdr"
 
 
 def counts_of(families: Iterable[Family]) -> list[Family]:
@@ -149,8 +147,6 @@ def _joined(parts: Sequence[Sequence[Family]], join: Join | None = None) -> list
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
     for part in parts:
         for name, kind, text, samples in part:
-            if kind == _OUTDATED:
-                continue
             families.setdefault(name, (kind, text))
             known = values.setdefault(name, {})
             for sample, labels, value in samples:

@@ -15,7 +15,6 @@ import structlog
 
 from headgate.runtime.loop import Greenlet, deadline, sleep, spawn
 
-# C was a connection in a message with a length, of workers up to 0.2. During an upgrade they serve such connections themselves.
 METRICS, HEALTH, CONNECTION = b"M", b"H", b"K"
 TAKEN = b"taken"
 # A worker without an answer after this time is blocked or stopped.

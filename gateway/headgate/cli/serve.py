@@ -25,6 +25,7 @@ from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
+from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
@@ -36,7 +37,7 @@ from headgate.workers.settings_file import SettingsFile
 
 from .children import ConsumersProcess, private_redis
 from .demo_operator import DemoOperator, pop_restarted
-from .starting import check_target, listen, notify_ready, passed_socket, read_file, say_ready
+from .starting import listen, notify_ready, passed_socket, read_file, say_ready
 
 if TYPE_CHECKING:
     from headgate.node.gateway import Gateway
@@ -80,7 +81,8 @@ def run(
         if settings.workers != 1:
             raise InvalidRequest("the number of workers is read before the configuration file: use --workers or HEADGATE_WORKERS")
         logs.configure(settings.log_level, form=settings.log_format)
-        check_target(target)
+        if target is not None:
+            check_string(target, APPLICATION, default="app")  # before starting anything for it
         listener = listener or listen(settings)
         if listener is None:
             return 1

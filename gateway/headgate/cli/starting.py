@@ -18,7 +18,6 @@ from typing import Any
 from headgate.errors import InvalidRequest
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.installation import __version__, build_in_use
-from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
 from headgate.settings.file import need_file
 from headgate.settings.settings import LET_IN, Settings
@@ -59,15 +58,6 @@ def say_ready(settings: Settings, address: object, *details: str, nobody: bool) 
 def host_in_url(settings: Settings) -> str:
     """Return the host for a URL, with an IPv6 address in brackets."""
     return f"[{settings.host}]" if ":" in settings.host else settings.host
-
-
-def check_target(target: str | None) -> None:
-    """Check whether the application can exist, before starting anything for it and without importing its module.
-
-    Raises InvalidRequest if it certainly does not.
-    """
-    if target is not None:
-        check_string(target, APPLICATION, default="app")
 
 
 def listen(settings: Settings) -> socket.socket | None:

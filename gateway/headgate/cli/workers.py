@@ -7,19 +7,19 @@ In: settings as a mapping (from the command line), the application, the number o
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from tempfile import gettempdir
 from typing import Any
 
 from headgate.errors import HeadgateError
-from headgate.installation import MissingExtra
+from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain
 from headgate.runtime.standard_streams import never_block
 from headgate.settings.settings import PREFIX, Settings, environment, variables_set
 from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept
-from .starting import check_target, host_in_url, listen, passed_sockets, read_file, say_ready
+from .starting import host_in_url, listen, passed_sockets, read_file, say_ready
 
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
@@ -35,7 +35,8 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         file = read_file(environ, config, is_needed=with_consumers)
         path = file.path
         settings, given = Settings.read(environ), variables_set(environ)
-        check_target(target)
+        if target is not None:
+            check_string(target, APPLICATION, default="app")
         try:
             gettempdir()  # which the workers share
         except OSError:  # as with a read-only root file system
@@ -48,6 +49,11 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         if keeper.redis_url is not None:
             environ[PREFIX + "REDIS_URL"] = keeper.redis_url
             settings = Settings.read(environ)
+
+        def load() -> Any:  # in a worker, with the current settings, because the file may have been read again
+            from headgate.workers.application import load_application
+
+            return load_application(target, Settings.read(environ), given)
 
         def ready(listener: Any) -> None:
             # Only the workers know whether an application has an authenticator.
@@ -63,14 +69,11 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             "control_socket_disable": True,
             "proc_name": "headgate",
         }
-        status, is_replaced = run_arbiter(options, lambda: _load(target, given), ready, keeper.check, file)
+        status, is_replaced = run_arbiter(options, load, ready, keeper.check, file)
         if is_replaced:
             keeper.leave()
         return 1 if status else 0
     except NotKept:
-        return 1
-    except MissingExtra as error:
-        complain(str(error))
         return 1
     except HeadgateError as error:
         for line in error.lines():
@@ -79,13 +82,6 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     finally:
         if keeper is not None:
             keeper.close()
-
-
-def _load(target: str | None, given: Container[str]) -> Any:
-    """Return the application, in a worker, with the current settings, because the file may have been read again."""
-    from headgate.workers.application import load_application
-
-    return load_application(target, Settings.read(environment()), given)
 
 
 def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:

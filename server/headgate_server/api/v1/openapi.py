@@ -6,8 +6,7 @@ msgspec turns the types that check requests into JSON Schemas. Each operation ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -51,17 +50,17 @@ SUCCESS: Mapping[int, str] = {
 }
 
 
-def document(table: Sequence[Operation], turn: Callable[[], object] = lambda: None) -> dict[str, Any]:
-    """Return the document of a table. `turn` is called between slices of the work, each of a few milliseconds."""
-    types = [each for operation in table for each in _types(operation)]
-    _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REFERENCE)
+def document(table: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document of a table."""
+    types = dict.fromkeys([*(each for operation in table for each in _types(operation)), Problem])
+    shown, schemas = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    schema_of = dict(zip(types, shown, strict=True))
     schemas["Problem"]["additionalProperties"] = True
     for schema in schemas.values():
         schema["description"] = " ".join(schema.get("description", "").removeprefix("See the module. ").split())
     paths: dict[str, dict[str, Any]] = {}
     for operation in table:
-        turn()
-        paths.setdefault(ROOT + operation.path, {})[operation.method.lower()] = _operation(operation)
+        paths.setdefault(ROOT + operation.path, {})[operation.method.lower()] = _operation(operation, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -140,7 +139,7 @@ def parameters(operation: Operation) -> list[dict[str, Any]]:
     return rows
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.group],
@@ -149,36 +148,26 @@ def _operation(operation: Operation) -> dict[str, Any]:
             each for each in (operation.about, cost_words(operation), f"Needs {scope_words(operation)}.") if each
         ),
         "parameters": parameters(operation),
-        "responses": _responses(operation),
+        "responses": _responses(operation, schema_of),
     }
     if operation.scope is OpenTo.ANYONE:
         described["security"] = []
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": {_JSON: {"schema": _schema(operation.body)}}}
+        described["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema_of[operation.body]}}}
     return described
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
-    responses: dict[str, Any] = {str(operation.status): _answer(operation.status, operation.returns)}
-    for status, returns in operation.also.items():
-        responses[str(status)] = _answer(status, returns)
+def _responses(operation: Operation, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, returns in {operation.status: operation.returns, **operation.also}.items():
+        content = {} if returns is None else {"content": {_JSON: {"schema": schema_of[returns]}}}
+        responses[str(status)] = {"description": SUCCESS[status], **content}
     for status in refusals(operation):
-        problem = {"description": MEANINGS[status], "content": {MEDIA_TYPE: {"schema": _schema(Problem)}}}
+        problem = {"description": MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema_of[Problem]}}}
         if status in (429, 503):
             problem["headers"] = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds to wait."}}
         responses[str(status)] = problem
     return dict(sorted(responses.items()))
-
-
-def _answer(status: int, returns: Any) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": SUCCESS[status]}
-    return described if returns is None else {**described, "content": {_JSON: {"schema": _schema(returns)}}}
-
-
-@cache  # most answers are problems
-def _schema(kind: Any) -> Any:
-    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-    return schema
 
 
 def _types(operation: Operation) -> list[Any]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -75,28 +72,13 @@ _ROWS = (row for room in _ROOMS for row in vars(room).values() if isinstance(row
 OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_health, get_problem, get_document)
 
 
-# Long enough for the loop of a gateway to serve all others.
-_TURN_S = 0.0001
-
-
+@cache
 def openapi() -> dict[str, Any]:
-    """Return the document. The first caller builds it, so a gateway starts faster. Other greenlets have turns during this."""
-    with _building():  # a caller that comes in between waits
-        return _openapi()
+    """Return the document. The first caller builds it, so a gateway starts faster."""
+    return document(OPERATIONS)
 
 
 @cache
 def openapi_text() -> msgspec.Raw:
     """Return the document as JSON. It is encoded only once, because anyone may ask for it."""
     return msgspec.Raw(msgspec.json.encode(openapi()))
-
-
-@cache
-def _building() -> AbstractContextManager[Any]:
-    """Return the single lock. It is created at the first request, because gevent may patch locks after the import."""
-    return threading.Lock()
-
-
-@cache
-def _openapi() -> dict[str, Any]:
-    return document(OPERATIONS, lambda: time.sleep(_TURN_S))

@@ -21,7 +21,7 @@ from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId
 from headgate_server.api.v1.dispatch import read_query
 from headgate_server.api.v1.keys import KeyName, KeyNamespace
-from headgate_server.api.v1.openapi import MEANINGS, document, parameters, refusals
+from headgate_server.api.v1.openapi import MEANINGS, parameters, refusals
 from headgate_server.api.v1.operation import EventId, OpenTo, Operation, Pattern, Scope, Topic
 from headgate_server.api.v1.problems import OF_HTTP, descriptions
 from headgate_server.api.v1.publishing import MAX_BATCH_EVENTS
@@ -33,13 +33,6 @@ def test_the_document_is_served_to_anyone(dev: FlaskClient) -> None:
     answer = dev.get("/api/v1/openapi.json")
     assert (answer.status_code, answer.get_json()) == (200, openapi())
     assert openapi()["servers"] == [{"url": "/", "description": "The gateway that this document is from."}]
-
-
-def test_others_have_a_turn_between_two_rows_of_the_document() -> None:
-    """In one piece it held the loop of a gateway for 0.15 s."""
-    turns: list[object] = []
-    assert document(OPERATIONS, lambda: turns.append(None)) == openapi()
-    assert len(turns) == len(OPERATIONS)
 
 
 def test_each_row_is_in_the_document_and_each_has_a_name_of_its_own() -> None:

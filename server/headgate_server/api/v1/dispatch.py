@@ -104,7 +104,8 @@ def check_media_type(environ: Mapping[str, Any]) -> None:
 
 def _answered(operation: Operation, services: Services, reads: SharedRates, names: Mapping[str, str]) -> Response:
     acts = operation.method != "GET"
-    call = Call(services, *_caller(operation, services), names, request.environ, services.acts if acts else services.reads)
+    services = services.acts if acts else services
+    call = Call(services, *_caller(operation, services), names, request.environ)
     # A debt from searches does not block acts.
     account = account_of(call.identity, request.environ, services.settings.proxies) + ("\0acts" if acts else "")
     if operation.scope is not OpenTo.ANYONE:

@@ -30,7 +30,7 @@ from headgate.services.clients import Clients
 
 from .problems import namespaces_missing, scope_missing
 from .rights import may, reach, refuse
-from .services import Lane, Services
+from .services import Services
 
 # The grammar of names for the OpenAPI document. `topic.py` checks them and reports faults.
 _WORD = "[A-Za-z0-9_-]+"
@@ -103,7 +103,6 @@ class Call:
     namespace: str
     path: Mapping[str, str]
     environ: Mapping[str, Any]
-    lane: Lane
     query: Any = None
     body: Any = None
     looked_at: int = 0
@@ -115,11 +114,11 @@ class Call:
 
     @property
     def redis(self) -> Client:
-        return self.lane.redis
+        return self.services.redis
 
     @property
     def clients(self) -> Clients:
-        return self.lane.clients
+        return self.services.clients
 
     @property
     def reach(self) -> tuple[str, ...] | None:

@@ -1,7 +1,6 @@
-"""The gate, the settings, the consumers of each namespace, and two lanes to Redis, opened on first use, for the operations.
+"""The gate, the settings, the consumers of each namespace, and connections to Redis, opened on first use, for the operations.
 
-Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation. The console borrows a
-client for each request instead.
+The console borrows a client for each request instead.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate_server.api.shares import MAX_SEARCHES, Shares
 
-# Connections of each lane, so that one caller of a slow Redis does not block all others.
+# Connections of reads, and of acts, so that one caller of a slow Redis does not block all others.
 MAX_CONNECTIONS = 4
 TIMEOUT_S = 2.0
 
@@ -31,27 +30,8 @@ SCAN_EVERY_S = 60.0
 MAX_CONSUMERS = 100
 
 
-class Lane:
-    """A client of Redis, and a second one that asks all gateways about their clients. Both raise BusUnavailable without a Redis.
-
-    Args:
-        clients: replaces the latter.
-    """
-
-    def __init__(self, open_redis: Callable[[], Client], redis_url: Callable[[], str], clients: Clients | None = None) -> None:
-        self._open, self._url, self._given = open_redis, redis_url, clients
-
-    @cached_property
-    def redis(self) -> Client:
-        return self._open()
-
-    @cached_property
-    def clients(self) -> Clients:
-        return self._given or Clients(self._url())
-
-
 class Services:
-    """See the module. `reads` and `acts` are the lanes.
+    """See the module. What needs a Redis raises BusUnavailable if none is set.
 
     Args:
         open_redis: opens the client, instead of one for the settings' Redis.
@@ -72,11 +52,25 @@ class Services:
         self.searches = Shares("searches", 1, MAX_SEARCHES)
         self._known_consumers: dict[str, tuple[float, set[str]]] = {}
         self._open = open_redis or self._of_settings
-        self.reads, self.acts = (Lane(self._open, self._url, clients) for _ in range(2))
+        self._clients = clients
+
+    @cached_property
+    def acts(self) -> Services:
+        """The same with separate connections, so readers that hold all of theirs cannot delay an operator's revocation."""
+        return Services(self.gate, self.settings, self._open, self.time_s, self._clients, self._now_s)
+
+    @cached_property
+    def redis(self) -> Client:
+        return self._open()
+
+    @cached_property
+    def clients(self) -> Clients:
+        """Asks all gateways about their clients."""
+        return self._clients or Clients(self._url())
 
     @cached_property
     def publisher(self) -> Publisher:
-        """Returns the state of receipts. Raises BusUnavailable without a Redis."""
+        """Returns the state of receipts."""
         return Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
 
     def consumers(self, client: Client, namespace: str) -> list[GroupStatus]:
@@ -95,10 +89,7 @@ class Services:
         return [status for status in shown if status is not None]
 
     def lent_redis(self) -> closing[Client]:
-        """Lend a client for exclusive use, and close it, as for commands that may end before Redis has answered.
-
-        Raises BusUnavailable without a Redis.
-        """
+        """Lend a client for exclusive use, and close it, as for commands that may end before Redis has answered."""
         return closing(self._open())
 
     def _of_settings(self) -> Client:

@@ -41,7 +41,7 @@ class CountedPage(Page):
 
     told_s = 0.0
 
-    def offer_control(self, frame: Frame) -> None:
+    def offer_control(self, frame: Frame, *, flush: bool = True) -> None:
         self.told_s = time.monotonic()
 
 

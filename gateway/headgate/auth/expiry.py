@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from headgate.runtime.loop import Watcher, repeat, spawn
@@ -75,7 +75,7 @@ class Expiry(Generic[C]):
             self._timer.close()
             self._timer = None
 
-    def _still_due(self, due: Mapping[int, set[C]]) -> Iterator[C]:
+    def _still_due(self, due: Mapping[int, Iterable[C]]) -> Iterator[C]:
         for slot, clients in due.items():
             for client in clients:
                 if self._slot_of.get(client) == slot:

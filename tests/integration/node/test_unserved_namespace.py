@@ -24,7 +24,7 @@ LOGGER = "headgate.publisher"
 @pytest.fixture(autouse=True)
 def new_process() -> None:
     """Nothing has been asked in this process yet."""
-    registry._remembered.cache_clear()
+    registry._asked_about.cache_clear()
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_unreadable_names_are_omitted(shop: Callable[..., str], redis_client: Cl
     with Publisher(shop("+zcard", "+zrange"), namespace="nobody") as publisher:
         publisher.publish("a", 1)
     assert warnings(caplog) == ["no gateway has ever served namespace 'nobody' here, so no browser gets its events"]
-    registry._remembered.cache_clear()
+    registry._asked_about.cache_clear()
     with Publisher(shop("+zcard", "+zrange", f"%R~{NAMESPACES}"), namespace="nobody") as publisher:
         publisher.publish("a", 1)
     assert warnings(caplog)[-1].endswith("; gateways serve notifications")

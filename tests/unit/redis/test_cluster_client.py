@@ -10,7 +10,7 @@ import redis.exceptions
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis import cluster_client, connections
-from headgate.redis.client import call, check_server, mixed, versions
+from headgate.redis.client import check_server, mixed, versions
 from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY

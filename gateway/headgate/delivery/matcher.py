@@ -249,7 +249,10 @@ def _literal_start(pattern: str) -> str:
 
 
 class SubscriptionMatcher(Generic[S]):
-    """Patterns with their subscribers; `subscriptions` is the number of pairs."""
+    """Patterns with their subscribers; `subscriptions` is the number of pairs.
+
+    `known` are the remembered audiences by topic (None: forgotten), to read only. `match` finds others.
+    """
 
     def __init__(self, max_cached_topics: int = MAX_CACHED_TOPICS, max_listed_clients: int = MAX_LISTED_CLIENTS) -> None:
         self._patterns: PatternMap[_Pattern[S]] = PatternMap()
@@ -260,13 +263,8 @@ class SubscriptionMatcher(Generic[S]):
         self._empty: _Union[S] = _Union((), self._lists)
         self._topics: _Topics[S] = _Topics()
         self._max_cached_topics = max_cached_topics
-        self._audiences = self._topics.audiences
+        self.known = self._topics.audiences
         self.subscriptions = 0
-
-    @property
-    def known(self) -> dict[str, Audience[S] | None]:
-        """The remembered audiences by topic (None: forgotten), to read only. `match` finds others."""
-        return self._audiences
 
     def add(self, pattern: str, subscriber: S) -> bool:
         """Subscribe. Idempotent. Return whether the pattern had no subscriber before."""
@@ -306,7 +304,7 @@ class SubscriptionMatcher(Generic[S]):
 
     def match(self, topic: str) -> Audience[S]:
         """Return the audience of a valid topic."""
-        audience = self._audiences.get(topic)
+        audience = self.known.get(topic)
         return audience if audience is not None else self._find(topic)
 
     def _find(self, topic: str) -> Audience[S]:

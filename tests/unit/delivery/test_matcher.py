@@ -80,13 +80,13 @@ class TrieBesideAList(RuleBasedStateMachine):
 
     @rule()
     def match_all_that_is_remembered(self) -> None:
-        for topic in sorted(self.matcher._audiences):
+        for topic in sorted(self.matcher.known):
             self.match(topic)
 
     @rule(data=st.data(), subscriber=subscribers)
     def change_the_subscribers_of_a_remembered_topic(self, data: st.DataObject, subscriber: int) -> None:
-        if self.matcher._audiences:
-            topic = data.draw(st.sampled_from(sorted(self.matcher._audiences)))
+        if self.matcher.known:
+            topic = data.draw(st.sampled_from(sorted(self.matcher.known)))
             self.add(topic, subscriber)
             self.match(topic)
             self.remove(topic, subscriber)
@@ -121,7 +121,7 @@ class TrieBesideAList(RuleBasedStateMachine):
     @invariant()
     def remembers_no_more_than_it_may(self) -> None:
         topics, unions = self.matcher._topics, self.matcher._unions
-        assert topics.audiences is self.matcher._audiences
+        assert topics.audiences is self.matcher.known
         assert sorted(topics._oldest_first) == topics._sorted == sorted(topics.audiences)
         assert not topics._candidates & topics.audiences.keys()
         assert len(topics.audiences) <= self.MAX_TOPICS
@@ -187,10 +187,10 @@ def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
         matcher.match(f"other.{number}")
         matcher.add(f"topic.{number}.#", number)
         matcher.match(f"topic.{number}")
-        assert len(matcher._audiences) <= limit
+        assert len(matcher.known) <= limit
         assert len(matcher._topics._candidates) <= limit
         assert len(matcher._unions) <= limit
-    assert len(matcher._audiences) == limit
+    assert len(matcher.known) == limit
 
 
 def test_a_gateway_of_many_users_remembers_a_topic_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,13 +203,13 @@ def test_a_gateway_of_many_users_remembers_a_topic_for_each(monkeypatch: pytest.
     for number in range(100):
         matcher.match(f"users.{number}.mail")
         matcher.match(f"users.{number}.mail")
-    assert len(matcher._audiences) == 100
+    assert len(matcher.known) == 100
     for number in range(90):
         matcher.remove(f"users.{number}.#", number)
     for number in range(100):
         matcher.match(f"orders.{number}")
         matcher.match(f"orders.{number}")
-    assert len(matcher._audiences) == 11, "ten with a client, and the vacant one"
+    assert len(matcher.known) == 11, "ten with a client, and the vacant one"
 
 
 def test_a_topic_that_comes_once_is_not_remembered() -> None:
@@ -218,10 +218,10 @@ def test_a_topic_that_comes_once_is_not_remembered() -> None:
     matcher.add("orders.*", 1)
     for number in range(100):
         matcher.match(f"orders.{number}")
-    assert not matcher._audiences
+    assert not matcher.known
 
     matcher.match("orders.7")
-    assert list(matcher._audiences) == ["orders.7"]
+    assert list(matcher.known) == ["orders.7"]
 
 
 def test_a_burst_of_topics_that_come_twice_does_not_push_out_the_busy_ones() -> None:
@@ -290,7 +290,7 @@ def test_a_client_that_brings_its_own_wildcard_costs_nothing_per_remembered_topi
     for number in (*range(4000), *range(4000)):
         matcher.match(f"orders.{number}")
 
-    assert len(matcher._audiences) == 4000
+    assert len(matcher.known) == 4000
     assert steps_during(lambda: matcher.add("users.42.#", 1)) < 150
     assert steps_during(lambda: matcher.remove("users.42.#", 1)) < 150
 
@@ -306,7 +306,7 @@ def test_a_pattern_that_matches_everything_costs_little_when_much_is_remembered(
 
     assert steps_during(lambda: matcher.add(pattern, 2)) <= 800
     assert all(sorted(matcher.match(topic).clients) == [1, 2] for topic in topics)
-    assert len(matcher._audiences) == 4000, "remembered at once: they had come up before"
+    assert len(matcher.known) == 4000, "remembered at once: they had come up before"
     matcher.remove(pattern, 2)
     assert all(matcher.match(topic).clients == (1,) for topic in topics)
 

@@ -218,7 +218,7 @@ class World:
         self.bus = cast(Any, Bus())
         self.bus.epoch, self.bus.lineage = self.log.epoch, self.log.lineage
         self.matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
-        self.pages = LogPages(NAMESPACE, self.log, 3000)  # type: ignore[arg-type]
+        self.pages = LogPages(NAMESPACE, self.log, lambda fault: None, 3000)  # type: ignore[arg-type]
         self.tallies = Tallies(1, lambda: self.bus.epoch)
         self.readers = LogReaders(self.pages, lambda: None, self.tallies)
         self.clients: dict[str, Client] = {}
@@ -227,9 +227,7 @@ class World:
         self.before = DeliveryCounts()
         self._direct = direct_writer(NAMESPACE, self.matcher, 65536, self.tallies)
         self._of_direct, self.taken_directly = Random(f"direct writes of {seed}"), 0
-        self.feed = LiveFeed(
-            NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s, self._direct
-        )
+        self.feed = LiveFeed(NAMESPACE, self.bus, self.clients, router, self.readers, self._budget_s, self._direct)
         self.teller: Iterator[None] | None = None
         self.line = Search(self)
         self.witness = self._slot("witness", dict.fromkeys(PATTERNS, Overflow.DROP))

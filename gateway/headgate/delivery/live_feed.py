@@ -29,8 +29,6 @@ from .log_readers import LogReaders
 from .state import Phase
 
 if TYPE_CHECKING:
-    from headgate.redis.lineage import Entry
-
     from .bus.listener import Bus
 
 # Clients that get a notice, or a cursor, before the loop runs. The writes of 32 cursors take half a millisecond.
@@ -115,12 +113,11 @@ class LiveFeed:
         clients: Mapping[str, Client],
         router: Router,
         readers: LogReaders,
-        quarantine: Callable[[Entry], None],
         budget_s: float = BUDGET_S,
         direct: DirectWriter | None = None,
     ) -> None:
         self._namespace, self.bus, self._clients, self._router = namespace, bus, clients, router
-        self._readers, self.quarantine, self._budget_s, self._direct = readers, quarantine, budget_s, direct
+        self._readers, self._budget_s, self._direct = readers, budget_s, direct
         self._writes = DELIVERIES.of(namespace)
         self._passes = FAN_OUT.of(namespace)
         self._latency = PUBLISH_TO_SOCKET.of(namespace)

@@ -104,7 +104,7 @@ class LogReaders:
         # All clients further back than the log read the same page.
         after = max(position, feed.bus.first - 1)
         reached = max(feed.position(), client.even_from)  # before the read, as an event during it is not lost
-        page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
+        page = self._pages.page_after(after, feed.epoch())
         feed.bus.wait_held()
         if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
             return  # it changed while Redis answered

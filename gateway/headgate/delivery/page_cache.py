@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from headgate.errors import BusUnavailable, InvalidTopic
+from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent, InvalidTopic
 from headgate.events.topic import check_topic
 from headgate.events.wire.frames import Frame, WrittenFrame, event_frame
 from headgate.events.wire.packets import GapReason
@@ -196,11 +196,13 @@ class ReadAhead:
 
 
 class LogPages:
-    """See the module."""
+    """See the module. `quarantine` is called with the fault of each undeliverable entry."""
 
-    def __init__(self, namespace: str, log: EventLog, max_bytes: int = MAX_CACHE_BYTES) -> None:
+    def __init__(
+        self, namespace: str, log: EventLog, quarantine: Callable[[HeadgateError], None], max_bytes: int = MAX_CACHE_BYTES
+    ) -> None:
         self._namespace = namespace.encode()
-        self._log, self._max_bytes = log, max_bytes
+        self._log, self._quarantine, self._max_bytes = log, quarantine, max_bytes
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of each page, as counted in `_bytes`; selections grow between two calls
         self._bytes = 0
@@ -209,12 +211,11 @@ class LogPages:
         self._ahead = ReadAhead(log.max_payload_bytes)
         self._in_c: Native | None = native("page_frames")
 
-    def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
+    def page_after(self, position: int, epoch: str) -> Page | None:
         """Return the first page that holds anything after the offset `position`, or None if the log ends there.
 
         Waits for Redis unless the page is known. A page read from Redis has everything that the log had at the time of the
-        call. If a page begins later than the offset after `position`, the log has lost the offsets between. Calls `quarantine`
-        with each undeliverable entry.
+        call. If a page begins later than the offset after `position`, the log has lost the offsets between.
 
         Raises BusUnavailable, BusRefused: as `redis.client.call`, or the log is not in `epoch`.
         """
@@ -228,7 +229,7 @@ class LogPages:
         entries = self._log.raw_page(after, None, self._ahead.offsets_after(after), epoch=epoch)
         if cuts != self._cuts:
             raise BusUnavailable("the log went on in another epoch while it was read, or was replaced")
-        offsets, size = self._store(entries, quarantine)
+        offsets, size = self._store(entries)
         if offsets:
             self._ahead.note(after, offsets[-1], len(offsets), size)
         first = next((offset for offset in offsets if offset > position), None)
@@ -286,7 +287,7 @@ class LogPages:
         self._pages.move_to_end((page.first - 1) // PAGE_OFFSETS)
         return page
 
-    def _store(self, entries: list[RawEntry], quarantine: Callable[[Entry], None]) -> tuple[list[int], int]:
+    def _store(self, entries: list[RawEntry]) -> tuple[list[int], int]:
         """Add entries, in order, to their pages; return their offsets, and the bytes of their frames."""
         offsets: list[int] = []
         size = 0
@@ -303,7 +304,7 @@ class LogPages:
                 continue
             frame = framed if isinstance(framed, Frame) else None
             if not isinstance(framed, Frame):
-                quarantine(framed)
+                self._quarantine(framed.error or InvalidEvent("entry", "unreadable"))
             page.add(offset, frame)
             size += _size_of(frame)
         if index >= 0:

@@ -24,14 +24,14 @@ from headgate.delivery.live_feed import CursorTurns, LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.tally import Tallies, Traced
-from headgate.errors import Forbidden, HeadgateError, InvalidEvent, InvalidRequest
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest
 from headgate.events.event import Event
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
 from headgate.events.wire.requests import MAX_OFFSET, Position, Subscription, read_history, read_replay
 from headgate.node.presence.presence import Presence
 from headgate.redis.inbox import InboxPage, read_current
-from headgate.redis.lineage import Entry, Head
+from headgate.redis.lineage import Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, sleep, spawn
 from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
@@ -64,15 +64,11 @@ class Namespace:
         self.receipts = ReceiptCheck(name, self.bus)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         self.tallies = Tallies(settings.trace_every, lambda: self.bus.epoch)
-        self._catch_up = CatchUp(LogPages(name, pages_log), self.tallies)
+        self._catch_up = CatchUp(LogPages(name, pages_log, self.bus.quarantine), self.tallies)
         self.traced = Traced() if settings.otel else None
         self._router = Router(name, matcher, self.tallies, self.traced)
         direct = direct_writer(name, matcher, settings.max_payload_bytes, self.tallies, self.bus.database)
-
-        def quarantine(entry: Entry) -> None:
-            self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
-
-        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, quarantine, direct=direct)
+        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, direct=direct)
         self._catch_up.follow(self._live)
         self.search = LogSearch(name, self.bus, self._live, search_log, settings, Share(SHARE_S))
         self.subscriptions = Subscriptions(self.clients, matcher, self.search, authorizing, settings)

@@ -13,7 +13,6 @@ from headgate.delivery.page_cache import Page
 from headgate.delivery.state import Phase
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
-from headgate.redis.lineage import Entry
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
 
@@ -33,9 +32,6 @@ class Feed:
 
     def on_live(self, client: Client) -> None:
         self.handed_over.append(client)
-
-    def quarantine(self, entry: Entry) -> None:
-        raise AssertionError(entry)
 
     @property
     def bridge(self) -> Bridge:
@@ -60,7 +56,7 @@ class Pages:
         """Hold events up to an offset."""
         self._offsets = tuple(range(self._offsets[0], last + 1))
 
-    def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
+    def page_after(self, position: int, epoch: str) -> Page | None:
         self.asked.append(position)
         if not self._offsets:
             return None

@@ -58,7 +58,11 @@ class FakeLog(RawLog):
 
 def pages_of(log: FakeLog, **options: Any) -> LogPages:
     """Return pages over a fake log."""
-    return LogPages("notifications", cast(EventLog, log), **options)
+
+    def quarantine(fault: object) -> None:
+        assert log.bad, fault
+
+    return LogPages("notifications", cast(EventLog, log), quarantine, **options)
 
 
 def wanted(*patterns: str) -> Callable[[str], bool]:
@@ -66,16 +70,11 @@ def wanted(*patterns: str) -> Callable[[str], bool]:
     return lambda topic: any(matches(pattern, topic) for pattern in patterns)
 
 
-def nobody(entry: object) -> None:
-    """Expect no entry to be quarantined."""
-    pytest.fail(f"{entry} was quarantined")
-
-
 def read_all(pages: LogPages, position: int, patterns: tuple[str, ...] = ("#",)) -> tuple[list[int], list[tuple[int, int, str]]]:
     """Read from a position to the end, as catching up does; return offsets seen, and ranges missed with their reasons."""
     seen: list[int] = []
     missed: list[tuple[int, int, str]] = []
-    while (page := pages.page_after(position, EPOCH, lambda entry: None)) is not None:
+    while (page := pages.page_after(position, EPOCH)) is not None:
         assert page.last > position
         if page.oldest > position + 1:
             missed.append((position + 1, page.oldest - 1, "trimmed"))
@@ -161,9 +160,9 @@ def test_others_who_are_too_far_back_need_no_read_of_their_own() -> None:
     """If they are within the range known to be gone."""
     log = FakeLog(range(5001, 5011))
     pages = pages_of(log)
-    pages.page_after(17, EPOCH, nobody)
+    pages.page_after(17, EPOCH)
     for position in (17, 18, 1000, 4999):
-        page = pages.page_after(position, EPOCH, nobody)
+        page = pages.page_after(position, EPOCH)
         assert page is not None
         assert page.oldest == 5001
     assert len(log.reads) == 1
@@ -209,7 +208,7 @@ def test_a_page_that_lacks_something_has_none_of_these(topics: list[str], patter
 def test_the_parts_of_a_page_are_remembered_up_to_a_bound() -> None:
     """Every client could have other patterns."""
     pages = pages_of(FakeLog(range(1, 5)))
-    page = pages.page_after(0, EPOCH, nobody)
+    page = pages.page_after(0, EPOCH)
     assert page is not None
     first = page.chunks(("orders.odd",), wanted("orders.odd"))
     assert page.chunks(("orders.odd",), wanted("orders.odd")) is first
@@ -221,7 +220,7 @@ def test_the_parts_of_a_page_are_remembered_up_to_a_bound() -> None:
 def test_a_chunk_is_one_write_at_most() -> None:
     """Unless one event alone is larger."""
     pages = pages_of(FakeLog(range(1, 11), size=30_000))
-    page = pages.page_after(0, EPOCH, nobody)
+    page = pages.page_after(0, EPOCH)
     assert page is not None
     chunks = page.chunks(("#",), wanted("#"))
     assert [len(chunk.frames) for chunk in chunks] == [2, 2, 2, 2, 2]
@@ -234,9 +233,9 @@ def test_the_cache_is_bounded_in_bytes() -> None:
     pages = pages_of(log, max_bytes=3 * PAGE_OFFSETS * 1200)
     read_all(pages, 0)
     reads = len(log.reads)
-    pages.page_after(PAGE_OFFSETS * 5, EPOCH, nobody)
+    pages.page_after(PAGE_OFFSETS * 5, EPOCH)
     assert len(log.reads) == reads  # still there
-    pages.page_after(0, EPOCH, nobody)
+    pages.page_after(0, EPOCH)
     assert len(log.reads) == reads + 1  # gone
     tiny = pages_of(FakeLog(range(1, 5), size=1000), max_bytes=10)
     assert read_all(tiny, 0)[0] == [1, 2, 3, 4]
@@ -254,7 +253,7 @@ def test_a_log_that_has_lost_its_end_is_read_anew_from_there(end: int) -> None:
 
     sizes: dict[int, int] = {}
     position = 0
-    while (page := pages.page_after(position, EPOCH, nobody)) is not None:
+    while (page := pages.page_after(position, EPOCH)) is not None:
         for chunk in page.chunks(("#",), wanted("#")):
             sizes |= {frame.offset or 0: len(frame.wire) for frame in chunk.frames}
         position = page.last
@@ -286,9 +285,9 @@ def test_the_limit_counts_what_the_cache_takes(size: int, patterns: int, limit: 
         before, _ = tracemalloc.get_traced_memory()
         pages = pages_of(log, max_bytes=limit)
         position = 0
-        while (page := pages.page_after(position, EPOCH, nobody)) is not None:
+        while (page := pages.page_after(position, EPOCH)) is not None:
             for number in range(patterns):
-                known = pages.page_after(position, EPOCH, nobody)
+                known = pages.page_after(position, EPOCH)
                 assert known is not None
                 known.chunks((f"p{number}",), wanted("#" if number % 2 else "orders.odd"))
             position = page.last
@@ -305,7 +304,7 @@ def test_a_read_that_another_log_answered_is_no_page() -> None:
     log = FakeLog(range(1, 5))
     log.epoch = "b" * 16
     with pytest.raises(BusUnavailable):
-        pages_of(log).page_after(0, EPOCH, nobody)
+        pages_of(log).page_after(0, EPOCH)
 
 
 def test_a_read_during_which_everything_was_cleared_is_not_kept() -> None:
@@ -314,7 +313,7 @@ def test_a_read_during_which_everything_was_cleared_is_not_kept() -> None:
     pages = pages_of(log)
     log.during = lambda: pages.cut(0)
     with pytest.raises(BusUnavailable):
-        pages.page_after(0, EPOCH, nobody)
+        pages.page_after(0, EPOCH)
     log.during = lambda: None
     log.offsets = [1]
     assert read_all(pages, 0)[0] == [1]

@@ -55,7 +55,6 @@ class PageRequests:
         self._settings = settings
         self._rates = Rates(settings.requests_per_s, math.ceil(2 * settings.requests_per_s))
         self._running: dict[tuple[str, str], _Running] = {}
-        self._counts: dict[str, int] = {}
         self._log_throttle = LogThrottle()  # by the name of the request, because clients decide how often a function fails
 
     def begin(self, account: str, request: PageRequest, timeout_s: float, connection: object = None) -> Later:
@@ -68,7 +67,7 @@ class PageRequests:
             raise UnknownRequest(request.name)
         if (account, request.id) in self._running:
             raise InvalidRequest("id: another request of this user has it, and waits for its answer")
-        if self._counts.get(account, 0) >= settings.max_requests:
+        if sum(caller == account for caller, _ in self._running) >= settings.max_requests:
             raise LimitReached("max_requests", settings.max_requests, RETRY_S)
         if len(self._running) >= MAX_RUNNING:
             raise LimitReached("requests_running", MAX_RUNNING, RETRY_S)
@@ -80,7 +79,6 @@ class PageRequests:
             function = partial(answerer, request)
             running = _Running(request, function, acknowledge, connection, settings.max_payload_bytes, self._log_throttle)
             self._running[account, request.id] = running
-            self._counts[account] = self._counts.get(account, 0) + 1
             running.start(limit_s, lambda: self._ended(account, request.id))
             PAGE_REQUESTS_RUNNING.set(len(self._running))
             return running.cancel
@@ -98,9 +96,6 @@ class PageRequests:
 
     def _ended(self, account: str, request_id: str) -> None:
         del self._running[account, request_id]
-        self._counts[account] -= 1
-        if not self._counts[account]:
-            del self._counts[account]
         PAGE_REQUESTS_RUNNING.set(len(self._running))
 
 

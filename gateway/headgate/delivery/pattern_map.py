@@ -40,14 +40,13 @@ _Recipe = Callable[[Sequence[str]], Iterable[str]]
 class PatternMap(Generic[V]):
     """See the module."""
 
-    __slots__ = ("_automata", "_automaton_of", "_recipes", "_shapes", "_values")
+    __slots__ = ("_automata", "_recipes", "_shapes", "_values")
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
         self._shapes: dict[str, int] = {}  # shape → number of its patterns
         self._recipes: dict[int, dict[str, _Recipe]] = {}  # number of words → shape → recipe
         self._automata: list[_Automaton[V]] = []
-        self._automaton_of: dict[str, _Automaton[V]] = {}
 
     def get(self, pattern: str) -> V | None:
         """Return the value of a pattern, or None."""
@@ -66,7 +65,6 @@ class PatternMap(Generic[V]):
                 automaton = _Automaton()
                 self._automata.append(automaton)
             automaton.add(pattern, value)
-            self._automaton_of[pattern] = automaton
         elif hashes or "*" in pattern:
             shape = pattern.translate(_WITHOUT_WORDS)
             count = self._shapes[shape] = self._shapes.get(shape, 0) + 1
@@ -80,7 +78,7 @@ class PatternMap(Generic[V]):
             return
         hashes = pattern.count("#")
         if hashes > 1:
-            automaton = self._automaton_of.pop(pattern)
+            automaton = next(each for each in self._automata if pattern in each.patterns)
             automaton.remove(pattern)
             if not automaton.patterns:
                 self._automata.remove(automaton)

@@ -91,7 +91,7 @@ def test_it_keeps_nothing_of_what_was_removed(present: set[str]) -> None:
     for pattern in present:
         made.discard(pattern)
 
-    assert (made._values, made._shapes, made._recipes, made._automata, made._automaton_of) == ({}, {}, {}, [], {})
+    assert (made._values, made._shapes, made._recipes, made._automata) == ({}, {}, {}, [])
 
 
 def test_more_patterns_than_one_automaton_holds_are_all_found() -> None:

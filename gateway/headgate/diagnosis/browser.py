@@ -223,7 +223,7 @@ class WebSocketBrowser(Browser):
 
 
 class PollingBrowser(Browser):
-    """A client over long polls, for networks that block WebSockets."""
+    """A client over the long polls of Socket.IO, for networks that block WebSockets. Our own client reads a stream there."""
 
     date: str | None = None
     _session = ""

@@ -65,13 +65,10 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
             if request.method == "OPTIONS":
                 return _empty({"Allow": _allow})
             operation = _operations["GET" if request.method == "HEAD" else request.method]
-            try:
-                check_acceptable(request.headers.get("Accept", ""))
-                if operation.answer is None:
-                    return as_response(below[operation.name]())
-                return _answered(operation, services, reads, names)
-            except problems.BodyFault as fault:
-                return as_response(problems.problem_answer(fault))
+            check_acceptable(request.headers.get("Accept", ""))
+            if operation.answer is None:
+                return as_response(below[operation.name]())
+            return _answered(operation, services, reads, names)
 
         rule = problems.ROOT + path.replace("{user}", "<path:user>").replace("{", "<").replace("}", ">")
         as_it_is: dict[str, Any] = {"provide_automatic_options": False, "merge_slashes": False}

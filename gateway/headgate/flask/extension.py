@@ -138,10 +138,10 @@ class Headgate:
         if _cannot_serve() is None:
             _ = self.gateway  # created now, so that a fault appears at the start and not at the first request
             # Flask never sees a request for a socket, so no code of the application can come first.
-            from headgate.transport.http_routes import never_waits  # imported here, because the package needs gevent
+            from headgate.transport.http_routes import BeginsInHub  # imported here, because the package needs gevent
 
             for path in (SOCKET_PATH, SOCKET_PATH_WITHOUT_SLASH):
-                self.add_route("GET", path, never_waits(self._handshake))
+                self.add_route("GET", path, BeginsInHub(self._handshake))
         add_page_files(app)
         self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 

@@ -58,9 +58,10 @@ def begin_here(connection: HttpConnection, routed: RoutedRequest, body: bytes) -
         return False
     server.connections.work(connection)  # so that a newer connection of its address does not end it
     try:
-        outcome = server.admission.refusal(connection, routed.environ) or route.begin(
-            routed, body, partial(_answered, connection, routed)
-        )
+        outcome: Answer | bool | None = server.admission.refusal(connection, routed.environ)
+        if outcome is None:
+            begins = route.begin
+            outcome = route.route(routed) if begins is None else begins(routed, body, partial(_answered, connection, routed))
     except OSError:  # the client is gone
         connection.end()
         return True

@@ -51,20 +51,15 @@ class BeginsInHub:
     """A route that can begin to answer a request in the hub, when its body has arrived.
 
     `begin` never switches greenlets. It returns the answer, True if `done` will get it in the hub, None as `route`, or False,
-    without an effect, to leave the request to `route`.
+    without an effect, to leave the request to `route`. A `route` without it never switches greenlets and reads no body.
     """
 
     route: Route
-    begin: Callable[[RoutedRequest, bytes, Callable[[Answer], object]], Answer | bool | None]
+    begin: Callable[[RoutedRequest, bytes, Callable[[Answer], object]], Answer | bool | None] | None = None
 
     def __call__(self, request: RoutedRequest) -> Answer | None:
         """Answer a request. May switch greenlets."""
         return self.route(request)
-
-
-def never_waits(route: Route) -> BeginsInHub:
-    """Return a route that never switches greenlets and reads no body."""
-    return BeginsInHub(route, lambda request, body, done: route(request))
 
 
 def route_for(routes: Routes, request: Request) -> Route | None:

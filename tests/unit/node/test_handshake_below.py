@@ -13,7 +13,7 @@ from gevent import socket as cooperative
 
 from headgate.settings.settings import Settings
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest, never_waits
+from headgate.transport.http_routes import BeginsInHub, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from tests.support.gateway_here import DEADLINE_S, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
@@ -54,7 +54,7 @@ class Ways:
         self.gateway = gateway
         self.routed = 0
         self.through, self.below = self._served({}), self._served({("GET", "/socket.io/"): self._route})
-        self.at_once = self._served({("GET", "/socket.io/"): never_waits(self._route)})
+        self.at_once = self._served({("GET", "/socket.io/"): BeginsInHub(self._route)})
 
     def _served(self, routes: dict[tuple[str, str], Any]) -> HTTPServer:
         application = self.gateway.gateway.wsgi_app(_nothing)

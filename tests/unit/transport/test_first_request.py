@@ -13,7 +13,7 @@ from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest, never_waits
+from headgate.transport.http_routes import BeginsInHub, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import ClientSocket
 from tests.support.http_peer import Peer
@@ -34,7 +34,7 @@ class Door:
         self.fault: Exception | None = None
         self.takes = True
         self.server = HTTPServer(
-            ("127.0.0.1", 0), self._application, limits=limits, routes={("GET", "/socket"): never_waits(self._route)}
+            ("127.0.0.1", 0), self._application, limits=limits, routes={("GET", "/socket"): BeginsInHub(self._route)}
         )
         self.server.start()
         self.through: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from typing import Any
 import gevent
 import pytest
 
-from headgate.transport.http_routes import never_waits
+from headgate.transport.http_routes import BeginsInHub
 from headgate.transport.http_server import HTTPServer, finish_requests
 from tests.support.epoll_sets import Watched, stale, watched
 from tests.support.session_clock import read_all, turn, until
@@ -31,7 +31,7 @@ class Process:
         self.bodies: list[bytes] = []
         self.asked: list[bytes] = []
         self.handing_over: Callable[[int], object] = lambda descriptor: None
-        routes = {("GET", "/socket"): never_waits(lambda request: None)}  # so requests are tried in the hub first
+        routes = {("GET", "/socket"): BeginsInHub(lambda request: None)}  # so requests are tried in the hub first
         self.server = HTTPServer(("127.0.0.1", 0), self._application, routes=routes)
         self.server.start()
         self.server.to_owner = self.to_owner

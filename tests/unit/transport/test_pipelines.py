@@ -25,7 +25,7 @@ from headgate.transport import http_channel
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest, never_waits
+from headgate.transport.http_routes import BeginsInHub, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from headgate.workers.peer_workers import letters_of, owner_of
@@ -84,7 +84,7 @@ class Process:
         self.sockets: list[NativeSocket] = []
         routes: dict[tuple[str, str], Any] = {
             ("POST", "/route"): self._route,
-            ("GET", "/now"): never_waits(lambda request: self._answer(request.environ, b"")),
+            ("GET", "/now"): BeginsInHub(lambda request: self._answer(request.environ, b"")),
             ("GET", "/socket"): self._socket,
         }
         # An idle connection waits for longer than a test does: what ends is ended.

@@ -287,13 +287,10 @@ class Interest:
         """Return the name of a source's channel, or the glob of its channels."""
         return self._feed_reach if self._sharded and source in self._everything else source[1]
 
-    def _counts(self, source: Source) -> SourceCounts:
-        return self._globs if self._is_glob(source) else self._channels
-
     def _note(self, pattern: str) -> list[Source]:
         """Find the sources of a pattern; return those that no other pattern needed."""
         needed = self._sources_of[pattern] = self._sources(pattern)
-        return [source for source in needed if self._counts(source).add(source)]
+        return [source for source in needed if (self._globs if self._is_glob(source) else self._channels).add(source)]
 
     def _note_new(self, pattern: str) -> None:
         new = self._note(pattern)
@@ -311,7 +308,8 @@ class Interest:
                 self._want(source)
 
     def _forget(self, pattern: str) -> None:
-        gone = [source for source in self._sources_of.pop(pattern) if self._counts(source).remove(source)]
+        needed = self._sources_of.pop(pattern)
+        gone = [source for source in needed if (self._globs if self._is_glob(source) else self._channels).remove(source)]
         if not gone or not self.attached or self._dirty:
             return
         if not self._everything.isdisjoint(gone) or self._limits_crossed():

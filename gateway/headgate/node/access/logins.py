@@ -9,7 +9,6 @@ again.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from time import monotonic, time
 from traceback import extract_tb, format_exception_only
@@ -55,7 +54,7 @@ class _CurrentLogins(msgspec.Struct):
 
     count: int = 0
     users: int = 0
-    waiting: deque[Idle] = msgspec.field(default_factory=deque)
+    waiting: list[Idle] = []
 
 
 class Logins:
@@ -252,7 +251,7 @@ class Logins:
         """Let the next login of the address proceed, after one has ended or given up."""
         under_way.users -= 1
         if under_way.waiting:
-            under_way.waiting.popleft().wake()
+            under_way.waiting.pop(0).wake()
         elif not under_way.users:
             del self._under_way[address]
 

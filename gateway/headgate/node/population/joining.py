@@ -217,10 +217,12 @@ class Joining:
             self._drain.check()  # a client that joins after the notice would never get it
         self._pauses.check(CONNECTS, handshake.namespace)
         self._shedding.check_client(returning=point is not None)  # others may have joined
+        if not has_waited:
+            return identity, address
         if self._logins.has_changed(identity.user, changes):
             return self._let_in(handshake, subscriptions, point, again=again, stays=stays)
         # From now on a change of the user's rights reaches this client.
-        return self._logins.as_of_now(identity) if has_waited else identity, address
+        return self._logins.as_of_now(identity), address
 
     def _take_in(
         self, namespace: Namespace, session: str, identity: Identity, connection: Session | Stream, address: str | None

@@ -79,6 +79,10 @@ def take(browser: Browser, gateway: GatewayProcess, folder: Path) -> None:
             if picture.view == "tail":
                 console.events().nth(2).click()
             elif picture.view == "clients":
+                # All clients together would fill the window.
+                console.page.get_by_label("User", exact=True).fill("ben")
+                console.page.keyboard.press("Enter")
+                expect(console.page.get_by_role("button", name="Details of ana")).to_have_count(0)
                 console.page.get_by_role("button", name="Details of ben").first.click()
                 expect(console.panel("ben")).to_be_visible()
             write(console, folder / f"{picture.name}.webp")

@@ -181,7 +181,7 @@ export function createHttp(address, { path = "" }, owner) {
     for (let left = life.is("joined") ? TRIES : 1; ; left--) {
       try {
         const answer = await fetch(url, request);
-        if (left === 1 || ![502, 503, 504].includes(answer.status) || answer.headers.get("Retry-After")) return answer;
+        if (left === 1 || answer.status < 502 || answer.headers.get("Retry-After")) return answer;
       } catch (error) {
         if (left === 1 || signal.aborted) throw error;
       }
@@ -370,7 +370,7 @@ export function createHttp(address, { path = "" }, owner) {
       // Any gateway may answer, also one that has read less of the log than this page. The position makes it wait.
       const answer = await fetch(streamOf(address, path, "request"), { ...request, keepalive });
       const text = await answer.text();
-      if (answer.ok) return JSON.parse(text);
+      if (answer.ok && text[0] === "{") return JSON.parse(text);
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       if (error) return { ok: false, error };
       // A sign-in page, a proxy or a gateway without streams has refused it.

@@ -381,15 +381,17 @@ describe("a stream over HTTP", () => {
     });
   }
 
-  it("says of a request that another server has refused that it did not get through, and why", async () => {
-    await joined();
-    const outcome = request("publish", { topic: "a", id: "i" });
-    await turn();
-    await asked.at(-1).whole(400, '{"code":3,"message":"Bad request"}');
-    const { code, reason, retry } = outcome.settled.error;
-    assert.deepEqual([code, reason, retry], ["unreachable", "Bad request (HTTP 400)", true]);
-    assert.deepEqual(named("lost"), []);
-  });
+  for (const [status, body, why] of [[400, '{"code":3,"message":"Bad request"}', "Bad request (HTTP 400)"], [200, "<!doctype html>", "HTTP 200"]]) {
+    it(`says of a request that another server has answered that it did not get through, and why: ${why}`, async () => {
+      await joined();
+      const outcome = request("publish", { topic: "a", id: "i" });
+      await turn();
+      await asked.at(-1).whole(status, body);
+      const { code, reason, retry } = outcome.settled.error;
+      assert.deepEqual([code, reason, retry], ["unreachable", why, true]);
+      assert.deepEqual(named("lost"), []);
+    });
+  }
 
   it("that its owner has left says nothing more", async () => {
     const stream = await joined();
@@ -598,7 +600,7 @@ describe("a stream that something holds back", () => {
     await asked.at(-1).whole(200, answer("e:8", [texts(8)]));
     assert.deepEqual(offsets(), [8]);
     assert.deepEqual(asked.at(-1).body.resume, { epoch: "e", offset: 8 });
-    for (const status of [502, 503, 504]) {
+    for (const status of [502, 503, 504, 522]) {
       await asked.at(-1).whole(status, "<html>");
       await pass(AGAIN_MS);
     }

@@ -61,6 +61,8 @@ _CODES_OF_TEXTS = (
 )
 # redis-py's text for an end of stream, which has no class.
 _END_OF_STREAM = "Connection closed by server."
+# The same for a server without room for another connection.
+_FULL = "max number of clients reached"
 # Temporary refusals: a retry may succeed.
 # ASK, TRYAGAIN: a slot of a Cluster is being moved key by key. Until the end of the move a namespace's keys are on two nodes.
 # READONLY: the address leads to a server that just became a replica, or will soon become the primary.
@@ -246,6 +248,8 @@ def _advice(error: BaseException, *, tls: bool, has_answered: bool) -> str | Non
         return "run this as a user who may open that socket, or set HEADGATE_REDIS_URL to another Redis"
     if is_closed or isinstance(cause, redis.InvalidResponse):
         return CHECK_PORT
+    if str(error) == _FULL:
+        return "raise maxclients and its limit of descriptors, or end clients that CLIENT LIST shows"
     if isinstance(cause, redis.TimeoutError | OSError):
         return _START_IT
     return None

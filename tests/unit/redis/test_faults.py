@@ -96,6 +96,12 @@ def test_a_server_that_wants_a_certificate_of_its_clients_is_said() -> None:
     assert "?ssl_certfile=FILE" in translate(closed, "here", tls=True).lines()[1]
 
 
+def test_a_server_without_room_for_another_connection_has_an_advice() -> None:
+    """Its reply has no code, and redis-py takes it for a fault of the connection."""
+    full = redis.ConnectionError("max number of clients reached")
+    assert "raise maxclients" in translate(full, "here").lines()[1]
+
+
 def test_a_fault_without_a_usual_remedy_has_no_advice() -> None:
     """One line."""
     error = redis.ResponseError("ERR something else")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import queue
-import socket
-import ssl
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -23,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from headgate.runtime import connection_faults
 from headgate.runtime.http_exchange import open_connection
 from headgate.settings.addresses.http_target import read_target
 
@@ -293,14 +292,4 @@ def _end_of(error: ConnectionClosed) -> str:
 
 def reason_of(error: Exception) -> str:
     """Return a short reason for a broken connection."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not trusted: {error.verify_message}"
-    if isinstance(error, TimeoutError | socket.timeout):
-        return "no answer in time"
-    if isinstance(error, socket.gaierror):
-        return "no such host"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    if isinstance(error, ConnectionResetError) and not str(error):
-        return "the connection ended without an answer"
-    return str(error)[:200] or type(error).__name__
+    return connection_faults.reason_of(error) or str(error)[:200] or type(error).__name__

@@ -31,7 +31,8 @@ from headgate.errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
-from headgate.runtime.tls_files import refuses_certificate
+from headgate.runtime import connection_faults
+from headgate.runtime.connection_faults import refuses_certificate
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
@@ -275,22 +276,9 @@ def _cause(error: BaseException) -> BaseException:
 
 def reason_of(error: BaseException) -> str:
     """Return why a connection failed, without the addresses and numbers that redis-py and the system add."""
-    cause = _cause(error)
     if isinstance(error, redis.AuthenticationError):
         return CURES["WRONGPASS"]
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate was not accepted: {cause.verify_message}"
-    if refuses_certificate(cause):
-        return "it accepts only clients with a certificate that it trusts"
-    if isinstance(cause, ssl.SSLEOFError):
-        return "it closed the connection during the TLS handshake or after it"
-    if isinstance(cause, ssl.SSLError):
-        # An error of invalid ciphers has no `reason`.
-        reason = getattr(cause, "reason", None) or (cause.args or ("handshake failed",))[-1]
-        return f"no TLS ({str(reason).lower().replace('_', ' ')})"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror[0].lower() + cause.strerror[1:]
-    return str(error)[:200] or type(error).__name__
+    return connection_faults.reason_of(_cause(error)) or str(error)[:200] or type(error).__name__
 
 
 def _refusal(text: str) -> HeadgateError:

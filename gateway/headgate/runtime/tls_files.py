@@ -1,22 +1,13 @@
-"""Loads TLS files with errors that name the file, and recognizes a server that refuses the client's certificate.
+"""Loads TLS files with errors that name the file.
 
 OpenSSL's errors do not name the file, and it asks for passwords at the terminal.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Callable
 from os.path import exists
-
-# OpenSSL's names of alerts that refuse the client, mostly for its certificate (RFC 8446, section 6.2).
-_CERTIFICATE_ALERT = re.compile("_ALERT_(BAD_CERTIFICATE|CERTIFICATE_|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
-
-
-def refuses_certificate(error: BaseException) -> bool:
-    """Return whether it is an alert about the client's certificate, or its lack of one."""
-    return isinstance(error, ssl.SSLError) and _CERTIFICATE_ALERT.search(getattr(error, "reason", None) or "") is not None
 
 
 def load_certificate(

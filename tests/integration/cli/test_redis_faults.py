@@ -84,7 +84,7 @@ def test_a_command_that_runs_on_says_it_at_its_start(
         ("redis://:hunter2@{http}/0", "{http} ", "check the port"),
         ("rediss://:hunter2@{http}/0", "{http}: no TLS", "without TLS the URL begins with redis://"),
         ("redis://:hunter2@{tls}/0", "{tls}", "if it requires TLS, begin the URL with rediss://"),
-        ("rediss://:hunter2@{tls}/0", "{tls}: its certificate was not accepted", "?ssl_ca_certs=FILE"),
+        ("rediss://:hunter2@{tls}/0", "{tls}: its certificate is not accepted", "?ssl_ca_certs=FILE"),
         ("redis://{sentinel}/0", "the server at {sentinel} does not know the command", "redis+sentinel://HOST:PORT/PRIMARY/0"),
     ],
     ids=["password", "socket", "host", "not Redis", "no TLS there", "TLS there", "certificate", "Sentinel"],

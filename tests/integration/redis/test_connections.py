@@ -120,8 +120,8 @@ def test_the_session_tickets_of_a_tls_server_are_no_data(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("host", "options", "says", "advises"),
     [
-        ("redis.example", {}, "its certificate was not accepted: IP address mismatch", "by a name that the certificate has"),
-        ("127.0.0.1", {"expired": True}, "its certificate was not accepted: certificate has expired", "renew it"),
+        ("redis.example", {}, "its certificate is not accepted: IP address mismatch", "by a name that the certificate has"),
+        ("127.0.0.1", {"expired": True}, "its certificate is not accepted: certificate has expired", "renew it"),
         (
             "127.0.0.1",
             {"wants_client": True},

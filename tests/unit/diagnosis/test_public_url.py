@@ -86,8 +86,8 @@ def test_the_date_of_answers_is_held_beside_this_machines(date: str, verdict: Ve
     ("trusted", "expired", "verdict", "says"),
     [
         (True, False, Verdict.WARNING, "certificate valid for 1 days more"),
-        (True, True, Verdict.FAULT, "the certificate is not trusted: certificate has expired"),
-        (False, False, Verdict.FAULT, "the certificate is not trusted: "),
+        (True, True, Verdict.FAULT, "its certificate is not accepted: certificate has expired"),
+        (False, False, Verdict.FAULT, "its certificate is not accepted: "),
     ],
 )
 def test_a_servers_certificate_is_held_to_what_browsers_want(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
 from headgate.consumers.values import read_secret
+from headgate.runtime.connection_faults import reason_of
 
 from .message import Mail
 
@@ -337,18 +338,10 @@ def first_line(answer: bytes | str) -> str:
 
 def _reason(error: Exception) -> str:
     """Return why there was no answer, in a line without addresses and error numbers."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
     if type(error) in (smtplib.SMTPException, _ReplyTooLong):
         return str(error)
     if isinstance(error, smtplib.SMTPServerDisconnected):
         return "the connection broke"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        if error.reason == "WRONG_VERSION_NUMBER":  # OpenSSL's name for bytes that are not TLS
-            return "it does not begin with TLS; a server that speaks SMTP here expects security = 'starttls'"
-        return f"no TLS: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[0].lower() + error.strerror[1:]
-    return type(error).__name__
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":  # OpenSSL's name for bytes that are not TLS
+        return "it does not begin with TLS; a server that speaks SMTP here expects security = 'starttls'"
+    return reason_of(error) or type(error).__name__

@@ -22,8 +22,8 @@ from email.utils import parsedate_to_datetime
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
+from headgate.runtime.connection_faults import reason_of, refuses_certificate
 from headgate.runtime.http_exchange import BadAnswer, ClientConnection, left_s
-from headgate.runtime.tls_files import refuses_certificate
 from headgate.settings.addresses.http_target import Target
 
 from .addresses import Allowed
@@ -155,9 +155,12 @@ class HttpPost:
                 if kept is not None:
                     self._single_until_s = self._now() + SINGLE_S
                 is_unknown = sent and not refuses_certificate(error)
-                raise (OutcomeUnknown if is_unknown else Retry)(
-                    f"{self._target.origin} {_failure(error, self._timeout_s)}"
-                ) from error
+                reason = reason_of(error) or "it cannot be reached"
+                if isinstance(error, BadAnswer):
+                    reason = "an answer that is not HTTP, or too long"
+                elif isinstance(error, TimeoutError):
+                    reason = f"no answer within {self._timeout_s:g} s"
+                raise (OutcomeUnknown if is_unknown else Retry)(f"{self._target.origin}: {reason}") from error
             raise
         try:
             connection.read_body(MAX_BODY_BYTES, self._now() + BODY_TIMEOUT_S)
@@ -240,27 +243,3 @@ def read_retry_after(text: str, now_s: float) -> float | None:
         return min(max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s), MAX_PAUSE_S)
     except (ValueError, OverflowError):
         return None
-
-
-def _failure(error: BaseException, timeout_s: float) -> str:
-    """Return a short reason for a missing answer, without the other side's text and without an address."""
-    match error:
-        case TimeoutError():
-            return f"did not answer within {timeout_s:g} s"
-        case socket.gaierror():
-            return "cannot be resolved"
-        case BadAnswer():
-            return "answered something that is not HTTP, or too long"
-        case ConnectionResetError() | BrokenPipeError() | ssl.SSLEOFError():
-            return "closed the connection without an answer"
-        case ssl.SSLCertVerificationError():
-            return f"has a certificate that is not accepted: {error.verify_message}"
-        case ssl.SSLError() if refuses_certificate(error):
-            return "wants a certificate of the client"
-        case ssl.SSLError():
-            return f"does not speak TLS as we do ({error.reason or type(error).__name__})"
-        case ConnectionRefusedError():
-            return "refused the connection"
-        case OSError() if error.strerror:
-            return f"cannot be reached: {error.strerror[0].lower()}{error.strerror[1:]}"
-    return "cannot be reached"

@@ -97,7 +97,7 @@
 --
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
-local VERSION = 23
+local VERSION = 24
 -- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -679,24 +679,26 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- Trim by bytes: return the oldest offset, from a given one on, that stays in a log that ends at `last`, and the bytes below it. The
--- newest always stays. If it is neither the first nor the second, as when a large event replaces many small ones, bisection finds it.
-local function lighten(name, head, first, last, sum)
-  local low, high, first_sum = first, min(last, first + MAX_READ_PER_CALL), head.first_sum
-  local function fits(offset)
-    local below = bytes_below(name, whole(offset))
-    if not below or sum - below > head.max_bytes * (1 - SLACK) then return false end
-    first_sum = max(below, first_sum)
-    return true
-  end
-  if low >= high or fits(low) then return low, first_sum end
-  low = low + 1
+-- Return the least offset from `low` to `high` that stays, by bisection. All later ones stay too.
+local function least_that(stays, low, high)
+  if stays(low) then return low end
   while low < high do
-    local middle = low == first + 1 and low or floor((low + high) / 2)
-    if fits(middle) then high = middle else low = middle + 1 end
+    local middle = floor((low + high) / 2)
+    if stays(middle) then high = middle else low = middle + 1 end
   end
+  return low
+end
+
+-- Trim by bytes: return the oldest offset, from a given one on, that stays in a log that ends at `last`, and the bytes below it. The
+-- newest always stays.
+local function lighten(name, head, first, last, sum)
+  local most = head.max_bytes * (1 - SLACK)
+  local offset = least_that(function(offset)
+    local below = bytes_below(name, whole(offset))
+    return below and sum - below <= most
+  end, first, min(last, first + MAX_READ_PER_CALL))
   -- The event to append is not there yet, so everything stored is below it.
-  return low, low > head.offset and head.sum or bytes_below(name, whole(low)) or first_sum
+  return offset, offset > head.offset and head.sum or bytes_below(name, whole(offset)) or head.first_sum
 end
 
 -- Whether a trim must read entries, for an event of so many bytes.
@@ -704,20 +706,15 @@ local function is_trim_read(head, bytes)
   return head.clock - head.first_time > head.max_age_ms or head.sum + bytes - head.first_sum > head.max_bytes
 end
 
--- Trim by age: return the oldest offset, from a given one on, that stays, and its time, by bisection.
+-- Trim by age: return the oldest offset, from a given one on, that stays, and its time.
 local function rejuvenate(name, head, first)
-  local low, high, first_time = first, min(head.offset + 1, first + MAX_READ_PER_CALL), nil
   local oldest_at = head.clock - head.max_age_ms * (head.offset - first >= 2 * LEAST_TRIMMED_IN_STEPS and 1 - SLACK or 1)
   local function time_at(offset)
     local found = call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1]
     return found and clock_of(found[2]) or head.clock
   end
-  while low < high do
-    local middle = floor((low + high) / 2)
-    local time = time_at(middle)
-    if time >= oldest_at then high, first_time = middle, time else low = middle + 1 end
-  end
-  return low, first_time or time_at(low)
+  local offset = least_that(function(offset) return time_at(offset) >= oldest_at end, first, min(head.offset + 1, first + MAX_READ_PER_CALL))
+  return offset, time_at(offset)
 end
 
 -- How to trim, by count, exactly, by age and by bytes, a log that is about to end at `last` with `sum`: returns the oldest offset that

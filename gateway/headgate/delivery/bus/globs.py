@@ -31,7 +31,10 @@ def split(glob: bytes) -> Glob:
 
 def covers(globs: Iterable[Glob], name: bytes) -> bool:
     """Return whether a name or a glob lies in one of these few globs."""
-    return any(name.startswith(start) and matcher(glob).fullmatch(name) for start, glob in globs)
+    for start, glob in globs:  # noqa: SIM110 - a generator takes twice as long
+        if name.startswith(start) and matcher(glob).fullmatch(name):
+            return True
+    return False
 
 
 class SourceCounts:

@@ -393,10 +393,8 @@ class Interest:
         if source not in self._synced:
             return False  # its late acknowledgement would pass for that of a later request
         reach = self._reach(source)
-        if covers(cover, reach):
-            return True
         if source in self._globs or source in self._channels:
-            return False
+            return covers(cover, reach)
         # For each source inside a glob, the source itself or another glob must stay.
         return not self._is_glob(source) or all(
             (other in self._synced and other in self._target) or covers(cover, self._reach(other))

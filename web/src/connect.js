@@ -15,7 +15,7 @@ import { addressOf } from "./transport/address.js";
 /**
  * Connect to a gateway.
  *
- * It connects after the present task, so the first CONNECT includes handlers that are bound at once.
+ * It connects after the present task, so the first CONNECT includes handlers bound at once.
  * @param {string} [url] origin of the gateway, such as `https://example.com` or `wss://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}

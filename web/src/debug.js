@@ -6,7 +6,7 @@
  * @import { Gate } from "./gate.js"
  */
 
-/** Events that are logged unchanged. Transitions of the status and of subscriptions have their own lines. */
+/** Events logged unchanged. Transitions of the status and of subscriptions have their own lines. */
 const NAMES = ["connection:up", "connection:down", "connection:refused", "connection:unauthorized", "connection:moving", "delivery:gap", "delivery:backpressure", "delivery:resumed", "delivery:error"];
 
 /** Log the transitions of a gate until it closes. @param {Gate} gate */

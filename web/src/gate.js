@@ -201,7 +201,7 @@ export class Gate extends Dispatcher {
    * @param {string} topic
    * @param {unknown} data JSON
    * @param {{ id?: string, echo?: boolean, ephemeral?: boolean }} [options] `id`: that of an earlier try, so that the event is published once; `echo: false`: the handlers of
-   *   this page do not get the event; `ephemeral`: it reaches the clients that are connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
+   *   this page do not get the event; `ephemeral`: it reaches the clients connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
    * @returns {Promise<any>} a Receipt, or { id } for an ephemeral event; rejected with HeadgateError, whose `retry` says whether to try again. `outcome_unknown` {id}: it was
    *   sent and its answer is lost; publish it again with that id while ids count
    */
@@ -225,8 +225,8 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Dispatch a part of the log again, to the handlers of one pattern, marked `replayed`. `gate.replay("orders.#", gap)` fetches a gap that is not repaired by
-   * itself.
+   * Dispatch a part of the log again, to the handlers of one pattern, marked `replayed`. `gate.replay("orders.#", gap)` fetches a gap that the
+   * client does not repair.
    * @param {string} pattern
    * @param {import("./session/gaps.js").Range} range
    * @returns {Promise<number>} the number of events; rejected with HeadgateError

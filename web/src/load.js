@@ -176,7 +176,7 @@ export class Load {
     return this.#failure ?? this.#refusal;
   }
 
-  /** While this is the same object, no fetch that has begun misses an event. undefined: a fetch that begins now may miss events. */
+  /** While this is the same object, no fetch already begun misses an event. undefined: a fetch that begins now may miss events. */
   get _mark() {
     return this.#life.is("active") ? this.#mark : undefined;
   }

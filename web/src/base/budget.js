@@ -11,7 +11,7 @@ const SHARE = 0.5;
 export const APPLICATION_SHARE = 0.4;
 
 /**
- * Return a function that returns how many milliseconds a request must wait for its turn; 0: none. It takes the turn if that is at most its argument, the
+ * Return a function that returns how many milliseconds a request must wait for its turn; 0: none. It takes the turn if this is at most its argument, the
  * caller's patience in milliseconds (default 0).
  * @param {any} limits the gateway's {inboundPerS, inboundBurst}; without them the times are NaN, and nothing waits
  * @param {number} [share] of the limits

@@ -13,7 +13,7 @@
 
 /** Steps from each phase except `closed`. */
 const END = /** @type {const} */ ({ close: "closed" });
-/** Steps from each phase that has begun and was not refused. */
+/** Steps from each phase begun and not refused. */
 const LEAVE = /** @type {const} */ ({ pause: "paused", ...END });
 /** Steps from each phase with a connection or an attempt. */
 const DOWN = /** @type {const} */ ({ lose: "waiting", ...LEAVE });

@@ -13,7 +13,7 @@
  * @import { TokenSource } from "./token.js"
  *
  * @typedef {object} ConnectionOnlyOptions
- * @property {TokenSource} [token] a value, or a function (also an async one) that is called at each connect and before the token expires
+ * @property {TokenSource} [token] a value, or a function (also an async one) called at each connect and before the token expires
  * @property {number} [reconnectDelayMinMs] default 500
  * @property {number} [reconnectDelayMaxMs] default 20000
  * @property {number} [requestTimeoutMs] default 10000
@@ -41,9 +41,9 @@ import { endpointOf } from "../transport/address.js";
 
 /** The refusal of an unknown namespace (Socket.IO's specification). */
 const NOT_SERVED = "Invalid namespace";
-/** Refusals in a row, each of a new token that has expired, after which a client gives up. */
+/** Refusals in a row, each of a new but expired token, after which a client gives up. */
 const MAX_REFUSALS = 5;
-/** How often a client that is about to move checks whether all requests have been answered. */
+/** How often a client about to move checks whether all requests have been answered. */
 export const POLL_MS = 20;
 /** For how long such a client sends no new requests, so that it is not always waiting for one. Some requests of an application take longer. */
 const HOLD_MS = 500;

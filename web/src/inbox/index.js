@@ -89,7 +89,7 @@ export function createInbox(gate, options = {}) {
      */
     onAlert(listener) {
       Gate._check("onAlert: listener", "function", listener);
-      // A separate function, so that a listener that is passed twice ends each by itself.
+      // A separate function, so that a listener passed twice ends each by itself.
       const own = (/** @type {Item} */ item) => listener(item);
       alerts.on("alert", own);
       return () => void alerts.off("alert", own);

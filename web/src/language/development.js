@@ -205,7 +205,7 @@ export function addHints(gate) {
   }
 }
 
-/** The words for rules that are not readable as written. @type {Record<string, string>} */
+/** The words for rules that read badly as written. @type {Record<string, string>} */
 const WORDS_OF_RULES = {
   texts: "an array of texts",
   objects: "an array of objects",

@@ -25,7 +25,7 @@ export function reportUnknown(of, table, given) {
   } catch {}
 }
 
-/** Report a topic that has the name of another client's event, and a name that is almost that of a lifecycle event. @param {string} name */
+/** Report a topic with the name of another client's event, and a name close to that of a lifecycle event. @param {string} name */
 export function reportName(name) {
   try {
     if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfName(name)) console.warn(sentence);

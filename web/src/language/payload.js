@@ -29,7 +29,7 @@ export function checkPayload(data, limit = Infinity) {
   return plain;
 }
 
-/** Refuse a text that is longer than a limit in UTF-8. @param {string} text @param {number} limit @throws {HeadgateError} `payload_too_large` */
+/** Refuse a text longer than a limit in UTF-8. @param {string} text @param {number} limit @throws {HeadgateError} `payload_too_large` */
 export function checkSize(text, limit) {
   const { size } = new Blob([text]);
   if (size > limit) throw new HeadgateError("payload_too_large", { size, limit, where: "browser" });

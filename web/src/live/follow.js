@@ -20,7 +20,7 @@ import { MAX_DELAY_MS } from "../base/timer.js";
 import { Gate as BaseGate, load as follow } from "../index.js";
 import { whenEnded } from "./rules.js";
 
-/** The LiveOptions that are checked here. @type {import("../language/options.js").Table} */
+/** The LiveOptions checked here. @type {import("../language/options.js").Table} */
 const OPTIONS = { resyncSpreadMs: [[0, MAX_DELAY_MS]], refetch: ["boolean", true], mapping: ["function null"], versionAttribute: ["string null"] };
 /** The most remembered fetches with `remove: false` (pages of a long list). */
 const MAX_FETCHES = 100;

@@ -3,7 +3,7 @@
  * follow.js decides when they fetch again.
  *
  * The convention is `<prefix>.<id>.<verb>`. `created` and `updated` have the attributes of a model that may be new. `deleted`, `removed` and `destroyed`
- * remove it. Any other verb (`shipped`) has attributes for an existing model. Data that is not an object changes nothing.
+ * remove it. Any other verb (`shipped`) has attributes for an existing model. Data other than an object changes nothing.
  *
  * @import { Gate, HeadgateEvent } from "../gate.js"
  * @typedef {{ op: "upsert" | "merge" | "remove" | "ignore", id?: any, attributes?: Record<string, any> }} Change

@@ -27,7 +27,7 @@
  * @property {number} [receiptMs] wall clock, when that receipt came
  * @property {import("../gate.js").Receipt} [replaces] the publisher's earlier receipt, of an event that the log has lost
  * @property {string | undefined} [knownIn] the last epoch in which the event is known to be in the log
- * @property {{ code: string, parts: Record<string, any>, retry: boolean, message: string }} [error] of an entry that has failed
+ * @property {{ code: string, parts: Record<string, any>, retry: boolean, message: string }} [error] of a failed entry
  *
  * @typedef {object} View
  * @property {number} nowMs wall clock

@@ -159,7 +159,7 @@ export async function openIndexedDbStore(queue, bounds) {
 
     entries: () => run("readonly", "default", async (rows) => (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.index(QUEUE).getAll(each))))).flat()),
 
-    // The state of an entry that is about to be sent must survive. If any other step is lost, the fate of the entry is only in doubt.
+    // The state of an entry about to be sent must survive. If any other step is lost, the fate of the entry is only in doubt.
     put: (entry) => replace(isUnderWay(entry) ? "strict" : "relaxed", entry, entry),
 
     remove: (entry) => replace("relaxed", entry),

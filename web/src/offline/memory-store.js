@@ -3,7 +3,7 @@
  *
  * Each store promises: entries come in the order of `add`, but those that are kept only for their receipts may come first. These do not count towards the
  * bounds; the outbox removes them beyond the same bounds. Once the promise of a change is resolved, the change survives the page if entries do. No two
- * pages run `alone` at the same time. A page that has ended is not among the `living`.
+ * pages run `alone` at the same time. An ended page is not among the `living`.
  *
  * @import { Entry } from "./entry.js"
  *

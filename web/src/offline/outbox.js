@@ -5,7 +5,7 @@
  * published it, or, if that page has ended, to the page that sends.
  *
  * It promises: entries of one queue are sent in order, one at a time, and by one page at a time. A refused entry does not delay the others, but one that
- * must wait does. An entry that is reported as published is in the log once. Any other fate is reported too, and such an entry is not in the log, except
+ * must wait does. An entry reported as published is in the log once. Any other fate is reported too, and such an entry is not in the log, except
  * that one with `outcome_unknown` may be, once. Each step is stored before it counts, so an entry is stored as sent before it is sent. If the log has lost
  * an event with its end, and its receipt was younger than a minute, it is sent again, after those sent since.
  *
@@ -80,7 +80,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   /** Promises of this page, by ticket. `isKept`: the store has confirmed the entry.
    * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
   const waiting = new Map();
-  /** Tickets of reported entries that are still in the store. @type {Set<string>} */
+  /** Tickets of reported entries still in the store. @type {Set<string>} */
   const reported = new Set();
   /** Entries to give up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
   const unwanted = new Map();
@@ -102,7 +102,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   function view(/** @type {boolean} */ isFree) {
     const nowMs = clock.nowMs();
     const { position, epoch, offset } = gate.state;
-    // If the log has lost its end, the position is that of the welcome. The welcome does not count in an epoch that has begun since.
+    // If the log has lost its end, the position is that of the welcome. The welcome does not count in a later epoch.
     const at = position === "announced" ? head : { epoch, offset: Math.max(offset ?? 0, epoch === head.epoch ? head.offset : 0) };
     return { nowMs, owner, offset: at.offset, epoch: (isUp() && at.epoch) || undefined, isReady: isFree && isUp() && !isHeld };
   }
@@ -228,7 +228,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   /** @param {Entry} entry @param {"send" | "resend" | "check"} step */
   async function send(entry, step) {
     const { nowMs, offset, epoch } = view(true);
-    // In a log that has lost its end, the event may be new.
+    // If the log has lost its end, the event may be new.
     const first = step === "send" ? { sentMs: nowMs, sentOffset: offset } : { sentOffset: Math.min(entry.sentOffset ?? offset, offset) };
     const sent = await keep(take(entry, step, first));
     // The connection may have changed while the entry was written.

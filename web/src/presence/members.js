@@ -51,7 +51,7 @@ export class Members extends Dispatcher {
   error = null;
   /** @type {Map<string, Member>} */
   #members = new Map();
-  /** The set that is being read, until it is complete. @type {Map<string, Member> | null} */
+  /** The set being read, until it is complete. @type {Map<string, Member> | null} */
   #reading = null;
   /** Users that a difference has named while the set is read, with its version. @type {Map<string, number>} */
   #named = new Map();

@@ -93,7 +93,7 @@ export class Room extends Dispatcher {
   /** @param {() => void} call @returns {() => void} */
   subscribe = (call) => {
     Gate._check("subscribe: listener", "function", call);
-    // Not bound by `on`, because the application may remove all those handlers at once. A separate function, so that a listener that is passed twice ends each
+    // Not bound by `on`, because the application may remove all those handlers at once. A separate function, so that a listener passed twice ends each
     // by itself.
     const own = () => call();
     this.#listener.on("change", own);

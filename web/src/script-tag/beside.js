@@ -4,7 +4,7 @@
  * It uses a dynamic import and not a script element, because the page's Content-Security-Policy may require Trusted Types.
  */
 
-/** The address of this script, which is known only while it runs for the first time. */
+/** The address of this script, known only while it runs for the first time. */
 const HERE = /** @type {HTMLScriptElement | null | undefined} */ (globalThis.document?.currentScript)?.src;
 
 /** Load a file by its name. @param {string} name @returns {Promise<any>} */

@@ -81,7 +81,7 @@ export function createCursor(from, replays) {
   const position = () => (standing.is("none") ? undefined : { epoch, offset });
 
   return {
-    /** Set the function that is called when the state has changed, with whether it is live. @param {(isLive: boolean) => void} act */
+    /** Set the function to call when the state has changed, with whether it is live. @param {(isLive: boolean) => void} act */
     watch(act) {
       changed = act;
     },

@@ -66,7 +66,7 @@ export function createDelivery(gate, cursor, own) {
       return handlers;
     },
 
-    /** Return the position, and whether handlers have had the event at an offset, which is known for offsets above `since`. @param {number} offset */
+    /** Return the position, and whether handlers have had the event at an offset. The answer holds for offsets above `since`. @param {number} offset */
     handled: (offset) => ({ ...stand(), handled: had.includes(offset), since }),
   };
 }

@@ -5,7 +5,7 @@
  */
 import { connect } from "../index.js";
 
-/** The address on a server, which has no page and opens no gate. */
+/** The address on a server, without a page and without an open gate. */
 const NOWHERE = "http://localhost";
 
 /** @param {string | undefined} url default the page's own origin @param {ConnectOptions} [options] */

@@ -21,7 +21,7 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 const GateContext = createContext(/** @type {Gate | null} */ (null));
 
 /**
- * Provide a gate to the components below: the application's, or one that is connected while this is mounted.
+ * Provide a gate to the components below: the application's, or one connected while this is mounted.
  * @param {{ gate?: Gate, url?: string, options?: ConnectOptions, children?: any }} props `options` are read when it connects; the `token` function is that of
  *   the latest render
  */
@@ -33,7 +33,7 @@ export function GateProvider({ gate: given, url, options, children }) {
   const [closed, setClosed] = useState(0);
   // biome-ignore lint/correctness/useExhaustiveDependencies: options are read when the address comes, or when the gate before was closed
   const own = useMemo(() => (given ? undefined : createComponentGate(url, latestToken(options, latest))), [given, url, closed]);
-  /** Gates that are closed at the end of this turn, unless they are mounted again. */
+  /** Gates to close at the end of this turn, unless they are mounted again. */
   const leaving = useRef(/** @type {Set<Gate>} */ (new Set())).current;
 
   useEffect(() => {
@@ -205,7 +205,7 @@ function useWanted({ overflow, repair, since, signal }) {
   return useMemo(() => given({ overflow, repair, since: sinceText && JSON.parse(sinceText), signal }), [overflow, repair, sinceText, signal]);
 }
 
-/** Keep the value of the latest render, for functions that are called later. @template T @param {T} value */
+/** Keep the value of the latest render, for functions called later. @template T @param {T} value */
 function useLatest(value) {
   const latest = useRef(value);
   useEffect(() => {

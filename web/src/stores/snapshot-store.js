@@ -4,7 +4,7 @@
  * In: listeners; reports of the source that something has changed. Out: snapshots, and one call of each listener for all changes of a turn. A snapshot is
  * immutable, and stays the same object until there is another one, as React requires.
  *
- * The source works while there are listeners. It begins and ends at the end of the turn, so a component that is mounted twice (React's strict mode) or
+ * The source works while there are listeners. It begins and ends at the end of the turn, so a component mounted twice (React's strict mode) or
  * rendered on a server costs nothing. Without listeners the store holds nothing, because it would not know how many events it has missed.
  *
  * @template T

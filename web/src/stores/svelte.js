@@ -22,7 +22,7 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 const KEY = Symbol("headgate");
 
 /**
- * Provide a gate to this component and those below: the application's, or one that is connected while this component is mounted.
+ * Provide a gate to this component and those below: the application's, or one connected while this component is mounted.
  * @param {Gate | string | undefined} source the gate, or the address
  * @param {ConnectOptions} [options]
  * @returns {Gate}

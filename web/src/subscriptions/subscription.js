@@ -48,7 +48,7 @@ export class Subscription extends Machine {
   overflow;
   /** Whether a handler wants gaps repaired. */
   repair = false;
-  /** Past events that are still to be requested. @type {Since[]} */
+  /** Past events still to be requested. @type {Since[]} */
   replays = [];
   /** The latest request. @type {Sent} */
   sent = {};

@@ -91,7 +91,7 @@ export function connectOn(platform, url, given = {}) {
   }
 
   if (!platform) console.info("headgate: this page has no Web Locks or no BroadcastChannel: each tab has its own connection");
-  // `connect` refuses options that are not an object.
+  // `connect` refuses options other than an object.
   const shared = Object(given) === given ? { ...options, share: platform && share } : given;
   const gate = connectAlone(url, shared);
   /** @type {Tabs} */

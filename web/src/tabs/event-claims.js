@@ -4,7 +4,7 @@
  * In: a key. Out: whether this tab acts. Hidden tabs wait a moment, so that a visible tab comes first. The first tab gets the lock of the key and holds it
  * until it has claimed HELD others. It notifies the other tabs, which remember the key after this tab is closed.
  *
- * A key is claimed at most once among tabs that are awake. A tab that returns from the back/forward cache does not know the claims of tabs that have closed in
+ * A key is claimed at most once among awake tabs. A tab that returns from the back/forward cache does not know the claims of tabs that have closed in
  * the meantime.
  *
  * @import { Platform } from "./group.js"

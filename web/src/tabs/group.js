@@ -317,13 +317,13 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   function createOffice() {
     /** @type {Map<string, { post: (message: any) => void, close: () => void }>} */
     const tabs = new Map();
-    /** Present tabs that have not joined. @type {Set<string>} */
+    /** Present tabs not yet joined. @type {Set<string>} */
     let awaited = new Set();
     /** Whether the connection may be made. */
     let begun = false;
     /** Whether it exists or is being made. */
     let connected = false;
-    /** @type {ReturnType<typeof setTimeout> | undefined} ends the wait for the tabs, the attempt to connect, or the connection to a gateway that is about to stop */
+    /** @type {ReturnType<typeof setTimeout> | undefined} ends the wait for the tabs, the attempt to connect, or the connection to a gateway about to stop */
     let timer;
 
     const plain = owner.createPlain({

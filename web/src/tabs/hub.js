@@ -227,7 +227,7 @@ export class Hub {
     this.#down({ type: REFUSED, error });
   }
 
-  /** The connection to a gateway that is about to stop was left. @param {string} reason */
+  /** The connection to a gateway about to stop was left. @param {string} reason */
   moved(reason) {
     for (const session of this.#in("live")) this.#send(session, STATUS, [{ moving: { reason, within_s: 0 } }]);
     for (const session of this.#sessions.values()) session.take("part");

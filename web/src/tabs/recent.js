@@ -1,5 +1,5 @@
 /**
- * The latest messages of the gateway, for tabs that are slightly behind. Bounded in messages and characters. No I/O.
+ * The latest messages of the gateway, for tabs slightly behind. Bounded in messages and characters. No I/O.
  *
  * In: events and gaps in the order of the log, each with its offset. Out: those after an offset. Nothing above `floor` is missing.
  *

@@ -263,7 +263,7 @@ export function createHttp(address, { path = "" }, owner) {
     }
   }
 
-  /** Give the answer to a presence request to its caller. If it has none, report a room that has changed between two streams. @param {any} body @param {any} answer */
+  /** Give the answer to a presence request to its caller. If it has none, report a room changed between two streams. @param {any} body @param {any} answer */
   function present(body, answer) {
     const { topic } = body;
     const now = performance.now();
@@ -367,7 +367,7 @@ export function createHttp(address, { path = "" }, owner) {
       const request = init({ ...auth, name, body: { ...(name === "inbox" && place), ...body } }, control.signal, "application/json");
       // It outlives the page. All such requests may have 64 KiB together.
       const keepalive = lone.size < 2 && /** @type {string} */ (request.body).length < MOST_LAST;
-      // Any gateway may answer, also one that has read less of the log than this page. The position makes it wait.
+      // Any gateway may answer, even one behind this page in the log. The position makes it wait.
       const answer = await fetch(streamOf(address, path, "request"), { ...request, keepalive });
       const text = await answer.text();
       if (answer.ok && text[0] === "{") return JSON.parse(text);

@@ -97,7 +97,7 @@ function textOf(context) {
   try {
     return context.responseText;
   } catch {
-    // The getter throws for a response that is not text.
+    // The getter throws for a response other than text.
     return "";
   }
 }

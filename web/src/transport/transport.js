@@ -28,8 +28,8 @@
  *   socket.io-client from the start. Default: a WebSocket, and a stream over HTTP if none gets through
  * @property {any} [io] the application's socket.io-client, used from the start
  * @property {string} [path] of the Socket.IO endpoint, default `/socket.io`
- * @property {("websocket" | "polling")[]} [transports] of socket.io-client, which is used from the start
- * @property {Record<string, any>} [socketOptions] further options of socket.io-client, which is used from the start
+ * @property {("websocket" | "polling")[]} [transports] of socket.io-client, used from the start
+ * @property {Record<string, any>} [socketOptions] further options of socket.io-client, used from the start
  * @property {any} [WebSocket] a class that replaces the browser's, such as that of `ws`
  * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  */

@@ -64,7 +64,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
   let chances = 1;
   /** The longest message that the gateway accepts. */
   let maxPayload = Infinity;
-  /** The longest silence of a gateway that is reachable. */
+  /** The longest silence of a reachable gateway. */
   let silenceMs = 0;
   /** When the next message must have come. */
   let dueMs = 0;

@@ -189,10 +189,12 @@ class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
 
     `reason` may name the address of Redis, for the log and for publishers in Python. Clients receive `shown` instead.
-    `redis_code` is the first word of Redis' reply, such as LOADING; "" without a reply. It does not travel.
+    `redis_code` is the first word of Redis' reply, such as LOADING; "" without a reply. `event_id` is the id of the event of a
+    `publish`, also of a new one, and "" otherwise. Neither travels.
     """
 
     code = "bus_unavailable"
+    event_id = ""
     retry = True
     retry_after_s = 1
 

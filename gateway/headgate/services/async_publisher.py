@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
+from copy import copy
 from functools import partial, wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
@@ -167,7 +168,12 @@ class AsyncPublisher:
             event = publisher.prepare(
                 topic, data, id, namespace, user=user, by=by, traceparent=parent, id_for_s=id_for_s, check_schemas=False
             )
-            return await self._wait_for(event, durable)
+            try:
+                return await self._wait_for(event, durable)
+            except BusUnavailable as shared:  # by all events of a round trip
+                error = copy(shared)
+                error.event_id = event.id
+                raise error from None
 
     async def publish_many(
         self,

@@ -277,8 +277,8 @@ class Publisher:
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis refused it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer within `timeout_s`, no server takes it in time, or Redis refused the second attempt; it may
-                have been published. Publish it again with the same id while the id counts. If it raises at once after an earlier
-                call without an answer, nothing was sent.
+                have been published. Publish it again with the same id (`event_id` of the error) while the id counts. If it
+                raises at once after an earlier call without an answer, nothing was sent.
             NotDurable: it is published, but `durable` is not met within eight tenths of `timeout_s`. The error has the receipt.
                 To keep waiting, publish it again with the same id while the id counts.
             InvalidRequest: `user`, `by`, `durable` or `id_for_s` is invalid; nothing was published.
@@ -288,23 +288,27 @@ class Publisher:
         namespace = self._named(namespace)
         event_id = new_id() if id is None else check_event_id(id)
         call = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
-        with _traced(traceparent, namespace, call[_TOPIC]) as parent:
-            command: Command = call
-            if not (by is None and parent is None and id_for_s is None):
-                command = (*call, self._origin(call, by, parent, id_for_s))
-            if wish is not None:
-                outcome = self._append(
-                    namespace, [Prepared(command, namespace, id is None, event_id, len(call[_PAYLOAD]))], wish
-                )[0]
-                if isinstance(outcome, HeadgateError):
-                    raise outcome
-                return outcome
-            writer = self._writer
-            with writer.budget(namespace):
-                writer.refuse_unserved(namespace)
-                appended = writer.append(command)
-                writer.warn_unserved(namespace)
-                receipt = _receipt(appended, event_id, new_id=id is None)
+        try:
+            with _traced(traceparent, namespace, call[_TOPIC]) as parent:
+                command: Command = call
+                if not (by is None and parent is None and id_for_s is None):
+                    command = (*call, self._origin(call, by, parent, id_for_s))
+                if wish is not None:
+                    outcome = self._append(
+                        namespace, [Prepared(command, namespace, id is None, event_id, len(call[_PAYLOAD]))], wish
+                    )[0]
+                    if isinstance(outcome, HeadgateError):
+                        raise outcome
+                    return outcome
+                writer = self._writer
+                with writer.budget(namespace):
+                    writer.refuse_unserved(namespace)
+                    appended = writer.append(command)
+                    writer.warn_unserved(namespace)
+                    receipt = _receipt(appended, event_id, new_id=id is None)
+        except BusUnavailable as error:
+            error.event_id = event_id
+            raise
         self._note_newest((receipt,))
         return receipt
 

@@ -1,5 +1,6 @@
 """A Redis that stands still costs a publisher one budget; after that calls fail at once, and one at a time tries."""
 
+import asyncio
 import contextvars
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import BusUnavailable, Publisher
+from headgate import AsyncPublisher, BusUnavailable, Publisher
 from headgate.errors import HeadgateError, NotDurable
 from headgate.redis import api_keys
 from headgate.redis.budget import Budget, Counted, count_with, left_s
@@ -64,6 +65,20 @@ def test_after_one_call_without_an_answer_every_call_fails_at_once(stopped: Embe
             lambda: other.revoke(user="ana"),
         ]
         assert [AT_ONCE in outcome(call) for call in calls] == [True] * len(calls)
+
+
+def test_an_error_of_unknown_outcome_has_the_id_for_the_next_attempt(stopped: EmbeddedRedis) -> None:
+    """That of its own event, also where events of an AsyncPublisher share a round trip and its error."""
+
+    async def publish_two() -> list[BaseException | Receipt]:
+        async with AsyncPublisher(stopped.url, timeout_s=BUDGET_S) as publisher:
+            return await asyncio.gather(*(publisher.publish("a", 2, each) for each in (None, "mine")), return_exceptions=True)
+
+    with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher, pytest.raises(BusUnavailable) as caught:
+        publisher.publish("a", 1)
+    new, mine = [error.event_id for error in asyncio.run(publish_two()) if isinstance(error, BusUnavailable)]
+    assert len({"", caught.value.event_id, new, mine}) == 4
+    assert mine == "mine"
 
 
 def test_an_api_key_is_not_asked_for_while_publishes_fail_at_once(stopped: EmbeddedRedis) -> None:

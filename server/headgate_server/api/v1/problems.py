@@ -162,7 +162,7 @@ def descriptions() -> dict[str, tuple[int, str]]:
     for each in (*vars(errors).values(), NonePublished):
         if not (isinstance(each, type) and issubclass(each, HeadgateError) and each.__doc__ and "code" in vars(each)):
             continue
-        if each.code in _NOT_HERE or "not travel" in each.__doc__:
+        if each.code in _NOT_HERE or "Does not travel the wire" in each.__doc__:
             continue
         status = 429 if each.code == LimitReached.code else STATUS_BY_CODE.get(each.code, 400)
         by_code.setdefault(each.code, (status, " ".join(each.__doc__.split("\n\n")[0].split())))

@@ -124,5 +124,5 @@ def test_every_code_is_described_where_its_type_leads(dev: FlaskClient) -> None:
         answer = dev.get(f"/api/v1/problems/{code}")
         assert answer.get_json() == {"code": code, "status": status, "meaning": meaning}
         assert "\n" not in meaning
-    assert {"unauthorized", "forbidden", "limit_reached", "batch_refused", "not_acceptable"} <= descriptions().keys()
+    assert {"bus_unavailable", "unauthorized", "forbidden", "limit_reached", "batch_refused", "not_acceptable"} <= descriptions().keys()
     assert dev.get("/api/v1/problems/none").status_code == 404

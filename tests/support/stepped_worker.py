@@ -120,7 +120,7 @@ class SteppedWorker:
         context = context_of(spec, self.store, self._publisher)
         self.state = context.state
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
-        shared = SharedByWorkers()
+        shared = SharedByWorkers(spec.name)
         self.taking = shared.taking
         self.worker = Worker(spec, context, self.store, log, self.stopping, shared)
         self.store.open(spec.runner.start)

@@ -48,7 +48,7 @@ class Runner:
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
         self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
         self._stopping, self._ended = threading.Event(), threading.Event()
-        self._shared = SharedByWorkers()
+        self._shared = SharedByWorkers(spec.name)
         self._log = ThrottledLog(
             structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
         )

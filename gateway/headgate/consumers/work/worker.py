@@ -71,12 +71,23 @@ class SharedByWorkers:
     """What the workers of a consumer in one process share.
 
     `taking` is held by the worker that takes a page. That worker keeps it while it handles a task that one more lost process
-    would make `poison`, so that no concurrent task is blamed. `succeeded_s` is when one of them last did its work.
+    would make `poison`, so that no concurrent task is blamed. `succeeded_s` is when one of them last did its work. The rest are
+    the counters of the consumer, resolved once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, consumer: str) -> None:
         self.taking = threading.Lock()
         self.succeeded_s = -math.inf
+        self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
+        self.withdrawn = {why: metrics.CONSUMER_WITHDRAWN.labels(consumer, why) for why in WITHDRAWN}
+        self.wants_faults = {why: metrics.CONSUMER_WANTS_FAULTS.labels(consumer, why) for why in WANTS_FAULTS}
+        self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
+        self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
+        self.full = metrics.CONSUMER_FULL.labels(consumer)
+        self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in WHY_DEAD}
+        self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)
+        self.missed = metrics.CONSUMER_MISSED.labels(consumer)
+        self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
 
 
 class TaskLeases:
@@ -170,8 +181,7 @@ class Worker:
         shared: SharedByWorkers,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
-        self._metrics, self._log = _Metrics(spec.name), log
-        self._stopping, self._shared = stopping, shared
+        self._log, self._stopping, self._shared = log, stopping, shared
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
@@ -265,7 +275,7 @@ class Worker:
     def _handle_page(self, consumer: Consumer, page: TaskPage | None, asked_s: float) -> None:
         if page is None:
             self._log("Redis does not know the consumer any more; it begins with all that is there")
-            self._metrics.logs_lost.inc()
+            self._shared.logs_lost.inc()
             self._store.open("lost")
             self._stopping.wait(BUS_FIRST_S)  # a Redis that evicts keys may lose it again at once
             return
@@ -285,18 +295,18 @@ class Worker:
     def _account(self, page: TaskPage) -> None:
         self._group_ahead_s = page.now_ms / 1000 - time.monotonic()
         self._waiting = page.waiting
-        self._metrics.waiting.set(page.waiting)
+        self._shared.waiting.set(page.waiting)
         full = page.waiting >= self._spec.runner.max_waiting
-        self._metrics.full.set(full)
+        self._shared.full.set(full)
         if full:
             self._log("consumer is full: no new events are taken while so many wait", waiting=page.waiting)
         if page.is_redis_full:
             self._log("no new events are taken while Redis is full", lag=page.head - page.position)
         if page.missed:
-            self._metrics.missed.inc(page.missed)
+            self._shared.missed.inc(page.missed)
             self._log("events were trimmed from the log before the consumer got them", missed=page.missed)
         if page.lost:
-            self._metrics.logs_lost.inc()
+            self._shared.logs_lost.inc()
             self._log("the log is another one; the consumer begins with its first event")
 
     def _wait(self, consumer: Consumer, page: TaskPage) -> None:
@@ -391,7 +401,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - an operator's code; see _failed
             self._failed(group, error)
         else:
-            self._metrics.handled.inc(len(group))
+            self._shared.handled.inc(len(group))
             if answer is None or delay_ms is None:
                 self._shared.succeeded_s = time.monotonic()
                 self._finish(group)
@@ -411,7 +421,7 @@ class Worker:
             if wait_ms:
                 self._keep([leased], wait_ms, together=False)
             elif why is not None:
-                self._metrics.withdrawn[why].inc()
+                self._shared.withdrawn[why].inc()
                 self._finish([leased])
                 routing.record(user, self._delivery(leased), why)
         return [leased for leased, wait_ms, _, why in ruled if not wait_ms and why is None]
@@ -443,7 +453,7 @@ class Worker:
         return None
 
     def _wants_fault(self, why: str, error: BaseException | None) -> None:
-        self._metrics.wants_faults[why].inc()
+        self._shared.wants_faults[why].inc()
         self._log("wants gave no answer; the notification goes out", why=why, exc_info=error)
 
     def _handle_many(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
@@ -458,7 +468,7 @@ class Worker:
             for leased in group:  # handle each alone, to find the one at fault
                 self._handle_many(consumer, [leased])
         else:
-            self._metrics.handled.inc(len(group))
+            self._shared.handled.inc(len(group))
             self._shared.succeeded_s = time.monotonic()
             self._finish(group)
 
@@ -525,7 +535,7 @@ class Worker:
                 return self._to_dead_letters(leased, POISON, reason)
             if unknown and kept.unknown >= MAX_UNKNOWN:
                 return self._to_dead_letters(leased, OUTCOME_UNKNOWN, reason)
-            self._metrics.retried.inc()
+            self._shared.retried.inc()
             if not fault:  # which has a line with its traceback
                 self._log("work failed and is tried again", reason=reason)
             return [instead(leased, kept, round(wait_s * 1000))]
@@ -550,7 +560,7 @@ class Worker:
 
     def _to_dead_letters(self, leased: LeasedTask, why: str, reason: str) -> list[Answer]:
         runner = self._spec.runner
-        self._metrics.dead[why].inc()
+        self._shared.dead[why].inc()
         self._log("event went to the dead letters", why=why, reason=reason)
         return [done(leased), dead(_answered(leased), why, reason, runner.max_dead, runner.max_dead_bytes)]
 
@@ -561,9 +571,9 @@ class Worker:
         self._leases.release(group)
         all_answers = [answer for leased in group for answer in ([] if is_done else [held(leased)]) + answers(leased)]
         self._waiting, dropped = self._until_answered(self._store.settle, all_answers)
-        self._metrics.waiting.set(self._waiting)
+        self._shared.waiting.set(self._waiting)
         if dropped:
-            self._metrics.dead_dropped.inc(dropped)
+            self._shared.dead_dropped.inc(dropped)
             self._log("dead letters dropped for newer ones", count=dropped)
 
     # Waiting for Redis ------------------------------------------------------------------------------------------------------
@@ -600,22 +610,6 @@ def delay_s(failures: int, first_s: float, last_s: float, draw: Callable[[], flo
     """
     ceiling_s = min(last_s, first_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
     return ceiling_s * draw()
-
-
-class _Metrics:
-    """The counters of one consumer in this process, resolved once."""
-
-    def __init__(self, consumer: str) -> None:
-        self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
-        self.withdrawn = {why: metrics.CONSUMER_WITHDRAWN.labels(consumer, why) for why in WITHDRAWN}
-        self.wants_faults = {why: metrics.CONSUMER_WANTS_FAULTS.labels(consumer, why) for why in WANTS_FAULTS}
-        self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
-        self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
-        self.full = metrics.CONSUMER_FULL.labels(consumer)
-        self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in WHY_DEAD}
-        self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)
-        self.missed = metrics.CONSUMER_MISSED.labels(consumer)
-        self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
 
 
 def _checked_keys(keys: Sequence[str] | None) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
-from headgate.runtime.loop import DeferredWrites, Idle, spawn
+from headgate.runtime.loop import DeferredWrites, Idle, in_hub_after, spawn
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
 # One round trip is five full calls of Redis (`services/log_writer.py`). Packing it and reading its replies takes 1.4 ms.
@@ -27,6 +28,9 @@ MAX_BATCH_BYTES = 1024 * 1024
 MAX_WAITING_EVENTS = 20_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 FULL_RETRY_S = 1
+# Between them the loop reads the next requests, so that Redis gets these before all answers are written. With all at once, 64
+# callers who wait for each answer left Redis idle while we wrote, and us while it worked: 0.8 times as many events per second.
+ANSWERS_AT_ONCE = 32
 
 Outcome = Receipt | HeadgateError
 
@@ -80,9 +84,13 @@ class _Batch:
         for rest in waiting:
             rest.wake()
 
-    def call_back(self) -> None:
+    def call_back(self, first: int = 0) -> None:
+        """Call ANSWERS_AT_ONCE callbacks now, and the others in the next turns of the loop."""
         assert self.outcomes is not None
-        for place, done in self.callbacks:
+        end = first + ANSWERS_AT_ONCE
+        if end < len(self.callbacks):
+            in_hub_after(0, partial(self.call_back, end))
+        for place, done in self.callbacks[first:end]:
             try:
                 done(self.outcomes[place])
             except Exception:

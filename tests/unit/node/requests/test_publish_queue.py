@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, LimitReached
 from headgate.node.requests import publish_queue as module
-from headgate.node.requests.publish_queue import PublishQueue
-from headgate.runtime.loop import Signal
+from headgate.node.requests.publish_queue import ANSWERS_AT_ONCE, PublishQueue
+from headgate.runtime.loop import DeferredWrites, Signal
 from headgate.services.publisher import Prepared, Publisher, Receipt
 from tests.support.session_clock import turn
 
@@ -114,6 +114,25 @@ def test_callers_of_one_moment_share_a_round_trip(room: Room) -> None:
         room.redis.answer()
     assert [room.ids(name) for name in "fdeg"] == [["f"], ["d"], ["e"], ["g"]]
     assert [line["event"] for line in logs] == ["answering failed"]
+
+
+def test_the_loop_has_a_turn_between_the_answers_to_many_callers(room: Room) -> None:
+    """Requests that come in it are on their way to Redis before all answers are written."""
+    others, turns, answered = DeferredWrites(lambda: None), list[int](), list[Outcome]()
+
+    def done(outcome: Outcome) -> None:
+        if not answered:
+            others.add(lambda: turns.append(len(answered)))
+        answered.append(outcome)
+
+    for number in range(2 * ANSWERS_AT_ONCE):
+        room.queue.begin(event(str(number)), done)
+    turn()
+    room.redis.answer()
+    while len(answered) < 2 * ANSWERS_AT_ONCE:
+        turn()
+    assert turns == [ANSWERS_AT_ONCE]
+    assert [each.id for each in answered if isinstance(each, Receipt)] == room.redis.rounds[0]
 
 
 def test_an_idle_queue_starts_again(room: Room) -> None:

@@ -23,6 +23,7 @@ from headgate.redis.client import has_answered, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Receipt
+from tests.support.event_loop import run
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 BUDGET_S = 0.4
@@ -76,7 +77,7 @@ def test_an_error_of_unknown_outcome_has_the_id_for_the_next_attempt(stopped: Em
 
     with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher, pytest.raises(BusUnavailable) as caught:
         publisher.publish("a", 1)
-    new, mine = [error.event_id for error in asyncio.run(publish_two()) if isinstance(error, BusUnavailable)]
+    new, mine = [error.event_id for error in run(publish_two()) if isinstance(error, BusUnavailable)]
     assert len({"", caught.value.event_id, new, mine}) == 4
     assert mine == "mine"
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from headgate_server.api.v1.openapi import cost_words, parameters, refusals, scope_words
 from headgate_server.api.v1.operation import Operation
 from headgate_server.api.v1.problems import descriptions
@@ -62,7 +64,7 @@ def _group(name: str, operations: list[Operation]) -> str:
 def _asked(operation: Operation) -> str:
     named = [each for each in parameters(operation) if each["in"] != "path"]
     query = ", ".join(f"`{each['name']}`" + ("" if each["required"] else "?") for each in named)
-    body = "" if operation.body is None else f"a body `{operation.body.__name__}`"
+    body = "" if operation.body is None else f"a body {_name(operation.body)}"
     said = "; ".join(part for part in (body, query) if part)
     return f" {said}" if said else ""
 
@@ -74,25 +76,24 @@ def _answers(operation: Operation) -> str:
 
 
 def _name(kind: Any) -> str:
-    return "" if kind is None else "an object" if kind == dict[str, Any] else f"`{kind.__name__}`"
+    """Return the name of a type, or the members of one without a name in the document."""
+    if kind is None or kind == dict[str, Any]:
+        return "" if kind is None else "an object"
+    return f"`{kind.__name__}`" if kind.__doc__ else f"of {_members(msgspec.json.schema(kind)['$defs'][kind.__name__])}"
 
 
 def _types() -> str:
     schemas: Mapping[str, Any] = openapi()["components"]["schemas"]
     lines = []
     for name, schema in schemas.items():
-        fields = ", ".join(_field(field, name in schema.get("required", ())) for field, name in _fields(schema))
-        lines.append(row((f"`{name}`", schema["description"].partition(" Attributes:")[0], fields)))
+        lines.append(row((f"`{name}`", schema["description"].partition(" Attributes:")[0], _members(schema))))
     return "| type | is | members |\n|---|---|---|\n" + "".join(lines)
 
 
-def _fields(schema: Mapping[str, Any]) -> list[tuple[tuple[str, Any], str]]:
-    return [((name, each), name) for name, each in schema.get("properties", {}).items()]
-
-
-def _field(field: tuple[str, Any], is_required: bool) -> str:
-    name, schema = field
-    return f"`{name}`{'' if is_required else '?'} {_kind(schema)}"
+def _members(schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", ())
+    members = schema.get("properties", {}).items()
+    return ", ".join(f"`{name}`{'' if name in required else '?'} {_kind(each)}" for name, each in members)
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

@@ -32,36 +32,9 @@ Reason = Annotated[
 Place = Annotated[str, Meta(min_length=1)]
 Namespace = Annotated[str, Meta(pattern=f"^{NAMESPACE}$")]
 Patterns = Annotated[list[Pattern], Meta(max_length=MAX_PATTERNS)]
+RevokedS = Annotated[int, Meta(ge=1, le=MAX_REVOKED_S)]
 SortName = Literal["trouble", "queue", "newest", "user"]
 BY_AN_OPERATOR = "disconnected by an operator"
-
-
-class ToSend(msgspec.Struct, forbid_unknown_fields=True):
-    """An event for one session, outside any log."""
-
-    topic: Topic
-    data: msgspec.Raw
-    id: EventId | None = None
-
-
-class Sent(msgspec.Struct):
-    """Whether the event is in the client's queue or written. Otherwise the queue is full."""
-
-    taken: bool
-
-
-class Revocation(msgspec.Struct, forbid_unknown_fields=True):
-    """How long a user or a token is refused."""
-
-    for_s: Annotated[int, Meta(ge=1, le=MAX_REVOKED_S)] = DEFAULT_REVOKED_S
-
-
-class Regrant(msgspec.Struct, forbid_unknown_fields=True):
-    """Other grants for a user, for a time. Without lists, those from its authenticator or its tokens."""
-
-    subscribe: Patterns | None = None
-    publish: Patterns | None = None
-    for_s: Annotated[int, Meta(ge=1, le=MAX_REGRANTED_S)] = DEFAULT_REGRANTED_S
 
 
 @operation("GET /clients", "clients", cost=Cost.CLIENTS)
@@ -110,16 +83,16 @@ def disconnect_client(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_cli
     return reached
 
 
-@operation("POST /clients/{session}/events", "send", body=ToSend, problems=(404,))
-def send_to_client(call: Call) -> Sent:
+@operation("POST /clients/{session}/events", "send", problems=(404,), member="taken")
+def send_to_client(call: Call, *, topic: Topic, data: msgspec.Raw, id: EventId | None = None) -> bool:
     """Send an event to one client.
 
-    The event is not in a log, and the client needs no grant for the topic.
+    The event is not in a log, and the client needs no grant for the topic. If its queue is full, it is not `taken`.
     """
-    session, event = _session(call), call.body
+    session = _session(call)
     try:
-        call.need(f"send:{check_topic(event.topic)}")
-        taken = call.clients.send(session, event.topic, event.data, event.id, within=call.reach)
+        call.need(f"send:{check_topic(topic)}")
+        taken = call.clients.send(session, topic, data, id, within=call.reach)
     except HeadgateError as error:
         field = _FIELD_OF.get(error.code)
         if field is None:
@@ -127,8 +100,8 @@ def send_to_client(call: Call) -> Sent:
         raise BodyFault([(field, error)]) from error
     if not taken:
         _client(call)  # 404 if no gateway has the session
-    audit.acted("event sent to a client", by=call.by, session=session, topic=event.topic)
-    return Sent(taken)
+    audit.acted("event sent to a client", by=call.by, session=session, topic=topic)
+    return taken
 
 
 @operation("DELETE /users/{user}/clients", "clients:write", problems=(404,), cost=Cost.CLIENTS)
@@ -139,14 +112,14 @@ def disconnect_user(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_clien
     return reached
 
 
-@operation("PUT /users/{user}/revocation", "users:write", body=Revocation, problems=(404, 409))
-def revoke_user(call: Call) -> Revocation:
+@operation("PUT /users/{user}/revocation", "users:write", problems=(404, 409), member="for_s")
+def revoke_user(call: Call, *, for_s: RevokedS = DEFAULT_REVOKED_S) -> int:
     """Refuse a user, and disconnect all its clients.
 
     Every gateway applies it within a second. A later call changes its end. A user is refused in every namespace, so the key
     must be for all.
     """
-    return _revoke(call, "user", _user(call), call.body.for_s)
+    return _revoke(call, "user", _user(call), for_s)
 
 
 @operation("DELETE /users/{user}/revocation", "users:write", status=204, problems=(404,))
@@ -155,24 +128,29 @@ def lift_revocation(call: Call) -> None:
     _revoke(call, "user", _user(call), 0)
 
 
-@operation("PUT /tokens/{token}/revocation", "users:write", body=Revocation, problems=(404, 409))
-def revoke_token(call: Call) -> Revocation:
+@operation("PUT /tokens/{token}/revocation", "users:write", problems=(404, 409), member="for_s")
+def revoke_token(call: Call, *, for_s: RevokedS = DEFAULT_REVOKED_S) -> int:
     """Refuse a token by its `jti`, and disconnect its clients."""
-    return _revoke(call, "token", _text(call, "token", MAX_TOKEN_ID_CHARACTERS), call.body.for_s)
+    return _revoke(call, "token", _text(call, "token", MAX_TOKEN_ID_CHARACTERS), for_s)
 
 
-@operation("PUT /users/{user}/grants", "users:write", body=Regrant, problems=(404, 409), cost=Cost.CLIENTS)
-def regrant_user(call: Call) -> all_clients.Reached:
+@operation("PUT /users/{user}/grants", "users:write", problems=(404, 409), cost=Cost.CLIENTS)
+def regrant_user(
+    call: Call,
+    *,
+    subscribe: Patterns | None = None,
+    publish: Patterns | None = None,
+    for_s: Annotated[int, Meta(ge=1, le=MAX_REGRANTED_S)] = DEFAULT_REGRANTED_S,
+) -> all_clients.Reached:
     """Give the clients of a user other grants, without a reconnect.
 
     The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists they are
     read from their source again.
     """
-    wanted: Regrant = call.body
     user = _user(call)
     call.need_every_namespace()
     try:
-        reached = call.clients.regrant(user, subscribe=wanted.subscribe, publish=wanted.publish, for_s=wanted.for_s, by=call.by)
+        reached = call.clients.regrant(user, subscribe=subscribe, publish=publish, for_s=for_s, by=call.by)
     except HeadgateError as error:
         if error.code != "invalid_pattern":
             raise
@@ -192,11 +170,11 @@ def _client(call: Call) -> all_clients.ConnectedClient:
     return client
 
 
-def _revoke(call: Call, kind: str, name: str, for_s: int) -> Revocation:
+def _revoke(call: Call, kind: str, name: str, for_s: int) -> int:
     call.need_every_namespace()
     revoke(call.redis, user=name if kind == "user" else None, token_id=name if kind == "token" else None, for_s=for_s)
     audit.revoked(kind=kind, name=name, for_s=for_s, by=call.by)
-    return Revocation(for_s)
+    return for_s
 
 
 def _session(call: Call) -> str:

@@ -16,11 +16,12 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
-from .operation import Call, Cost, InNamespace, operation
+from .operation import Call, Cost, operation
 from .problems import HttpRefusal, not_found
 
 _LETTERS = "/consumers/{name}/dead-letters"
 LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
+LetterIds = Annotated[list[LetterId], Meta(min_length=1, max_length=PAGE_LETTERS)] | Literal["all"]
 
 
 class Consumer(msgspec.Struct):
@@ -65,19 +66,7 @@ class Letters(msgspec.Struct):
     next: str | None
 
 
-class LettersNamed(msgspec.Struct, forbid_unknown_fields=True):
-    """Letters by their ids, or `all` current ones."""
-
-    ids: Annotated[list[LetterId], Meta(min_length=1, max_length=PAGE_LETTERS)] | Literal["all"]
-
-
-class LettersDone(msgspec.Struct):
-    """The number of letters. Missing letters, and those that cannot be retried, do not count."""
-
-    count: int
-
-
-@operation("GET /consumers", "consumers", query=InNamespace, cost=Cost.STATUSES)
+@operation("GET /consumers", "consumers", in_namespace=True, cost=Cost.STATUSES)
 def list_consumers(call_: Call) -> ConsumerList:
     """List consumers.
 
@@ -89,7 +78,7 @@ def list_consumers(call_: Call) -> ConsumerList:
     return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in statuses])
 
 
-@operation("GET /consumers/{name}", "consumers", query=InNamespace, problems=(404,))
+@operation("GET /consumers/{name}", "consumers", in_namespace=True, problems=(404,))
 def get_consumer(call_: Call) -> Consumer:
     """Read the progress of a consumer."""
     name, redis = _name(call_), call_.redis
@@ -99,7 +88,7 @@ def get_consumer(call_: Call) -> Consumer:
     return _shown(redis, call_.namespace, status)
 
 
-@operation("DELETE /consumers/{name}", "consumers:write", query=InNamespace, problems=(404, 409), cost=Cost.ENTRIES)
+@operation("DELETE /consumers/{name}", "consumers:write", in_namespace=True, problems=(404, 409), cost=Cost.ENTRIES)
 def remove_consumer(call_: Call) -> Removed:
     """Remove a consumer from Redis for good.
 
@@ -117,7 +106,7 @@ def remove_consumer(call_: Call) -> Removed:
     return Removed(waiting, dead)
 
 
-@operation(f"GET {_LETTERS}", "consumers", query=InNamespace, problems=(404,), cost=Cost.ENTRIES)
+@operation(f"GET {_LETTERS}", "consumers", in_namespace=True, problems=(404,), cost=Cost.ENTRIES)
 def list_dead_letters(
     call_: Call,
     *,
@@ -133,7 +122,7 @@ def list_dead_letters(
     return Letters(of.count(), [each.shown() for each in page], page[-1].id if is_more else None)
 
 
-@operation(f"GET {_LETTERS}/{{letter}}", "consumers", query=InNamespace, problems=(404,))
+@operation(f"GET {_LETTERS}/{{letter}}", "consumers", in_namespace=True, problems=(404,))
 def get_dead_letter(call_: Call) -> Letter:
     """Read one dead letter."""
     letter_id = call_.path["letter"]
@@ -146,25 +135,28 @@ def get_dead_letter(call_: Call) -> Letter:
     return letter.shown()
 
 
-_of_letters = partial(operation, query=InNamespace, body=LettersNamed, problems=(404,), cost=Cost.ENTRIES)
+_of_letters = partial(operation, in_namespace=True, problems=(404,), cost=Cost.ENTRIES, member="count")
 
 
 @_of_letters(f"POST {_LETTERS}/retry", "consumers:write")
-def retry_dead_letters(call_: Call) -> LettersDone:
+def retry_dead_letters(call_: Call, *, ids: LetterIds) -> int:
     """Retry dead letters.
 
-    They become new tasks. The consumer need not run for that.
+    They become new tasks. The consumer need not run for that. Missing letters, and those that cannot be retried, do not count.
     """
-    of, named = _letters_of(call_), _named(call_)
-    count = of.retry_all() if named is None else of.retry(named)
+    of = _letters_of(call_)
+    count = of.retry_all() if ids == "all" else of.retry(ids)
     return _done(call_, "dead letters to be tried again", count)
 
 
 @_of_letters(f"POST {_LETTERS}/drop", "consumers:write")
-def drop_dead_letters(call_: Call) -> LettersDone:
-    """Drop dead letters for good."""
-    of, named = _letters_of(call_), _named(call_)
-    count = of.drop_all() if named is None else of.drop(named)
+def drop_dead_letters(call_: Call, *, ids: LetterIds) -> int:
+    """Drop dead letters for good.
+
+    Missing letters do not count.
+    """
+    of = _letters_of(call_)
+    count = of.drop_all() if ids == "all" else of.drop(ids)
     return _done(call_, "dead letters dropped", count)
 
 
@@ -179,16 +171,10 @@ def _letters_of(call_: Call) -> DeadLetters:
     return DeadLetters(call_.redis, call_.namespace, _name(call_))
 
 
-def _named(call_: Call) -> list[str] | None:
-    """Return the letters in the body; None for all."""
-    ids: list[str] | Literal["all"] = call_.body.ids
-    return None if ids == "all" else ids
-
-
-def _done(call_: Call, action: str, count: int) -> LettersDone:
+def _done(call_: Call, action: str, count: int) -> int:
     call_.charge(count)
     audit.acted(action, by=call_.by, namespace=call_.namespace, consumer=call_.path["name"], count=count)
-    return LettersDone(count)
+    return count
 
 
 def _shown(redis: Client, namespace: str, status: GroupStatus) -> Consumer:

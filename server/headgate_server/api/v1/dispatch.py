@@ -30,7 +30,7 @@ from headgate.runtime.shared_rates import SharedRates
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 
 from . import problems
-from .operation import Call, InNamespace, OpenTo, Operation
+from .operation import Call, OpenTo, Operation
 from .problems import as_response, encoded_answer
 from .rights import may_some
 from .services import Services
@@ -110,14 +110,14 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
         if wait_s := reads.spend(account, time.monotonic()):
             raise problems.RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
     began_s = time.monotonic()
-    call.query, call.body = read_query(operation, request.args), read_body(operation)
+    call.query, body = read_query(operation, request.args), read_body(operation)
     if time.monotonic() - began_s > SLOW_BODY_S:
         call.identity, call.namespace = _caller(operation, services)
     _check_scope(operation, call, is_read=True)
     assert operation.answer is not None
     try:
         with services.searches.lend(account) if operation.searches else nullcontext():
-            value, status = operation.answer(call, **_parameters(call.query)), operation.status
+            value, status = operation.answer(call, **_parameters(operation, call.query, body)), operation.status
     finally:
         # One read is already paid for; the rest is charged now.
         if call.looked_at and (owed := -(-call.looked_at // operation.cost.units) - 1):
@@ -126,13 +126,13 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
         value, status = value
     if status == 204:
         return _empty({})
-    return as_response(encoded_answer(status, _encode(value) + b"\n"))
+    return as_response(encoded_answer(status, _encode({operation.member: value} if operation.member else value) + b"\n"))
 
 
-def _parameters(query: msgspec.Struct) -> dict[str, Any]:
+def _parameters(operation: Operation, *structs: msgspec.Struct | None) -> dict[str, Any]:
     """Return the parameters for an operation, None for a missing one. The namespace of most is in the call."""
-    given = {name: getattr(query, name) for name in query.__struct_fields__}
-    if isinstance(query, InNamespace):
+    given = {name: getattr(each, name) for each in structs if each is not None for name in each.__struct_fields__}
+    if operation.in_namespace:
         del given["namespace"]
     return {name: None if value is msgspec.UNSET else value for name, value in given.items()}
 

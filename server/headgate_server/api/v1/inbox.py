@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from headgate.errors import HeadgateError, InvalidRequest
@@ -17,27 +16,12 @@ from headgate.events.wire.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, 
 from headgate.redis import inbox
 from headgate.redis.inbox import MAX_CHANGED, InboxPage
 
-from .operation import Call, InNamespace, OpenTo, operation
+from .operation import Call, OpenTo, operation
 from .publishing import ReceiptShown
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Channel = Literal["page", "push", "mail"]
 ItemId = Annotated[str, Meta(min_length=3, max_length=400)]
-
-
-class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """A change of items by their `ids`, or with `read_all` of all up to the offset `up_to` in `epoch` (null for every item).
-
-    `mute` mutes a `pattern` on exactly these `channels`. `unmute` ends this.
-    """
-
-    op: Literal["read", "unread", "archive", "read_all", "mute", "unmute"]
-    ids: Annotated[list[ItemId], Meta(min_length=1, max_length=MAX_CHANGED)] | None = None
-    up_to: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
-    epoch: Annotated[str, Meta(pattern="^[0-9a-f]+$", max_length=64)] | None = None
-    pattern: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    channels: Annotated[list[Channel], Meta(min_length=1, max_length=3)] | None = None
-    user: Name | None = None
 
 
 # Required and optional fields of each operation.
@@ -48,7 +32,7 @@ _FIELDS = {"read_all": ((), ("up_to", "epoch")), "mute": (("pattern", "channels"
 EpochOfPage = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", description="With `offset`, what the page must include.")]
 
 
-@operation("GET /inbox", OpenTo.ANY_CALLER, query=InNamespace)
+@operation("GET /inbox", OpenTo.ANY_CALLER, in_namespace=True)
 def read_inbox(
     call: Call,
     *,
@@ -72,23 +56,33 @@ def read_inbox(
     return call.services.gate.current_inbox(read, had, call.namespace)
 
 
-@operation("POST /inbox", OpenTo.ANY_CALLER, query=InNamespace, body=Change, problems=(409, 422))
-def change_inbox(call: Call) -> ReceiptShown:
+@operation("POST /inbox", OpenTo.ANY_CALLER, in_namespace=True, problems=(409, 422))
+def change_inbox(
+    call: Call,
+    *,
+    op: Literal["read", "unread", "archive", "read_all", "mute", "unmute"],
+    ids: Annotated[list[ItemId], Meta(min_length=1, max_length=MAX_CHANGED)] | None = None,
+    up_to: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None,
+    epoch: Annotated[str, Meta(pattern="^[0-9a-f]+$", max_length=64)] | None = None,
+    pattern: Annotated[str, Meta(min_length=1, max_length=255)] | None = None,
+    channels: Annotated[list[Channel], Meta(min_length=1, max_length=3)] | None = None,
+    user: Name | None = None,
+) -> ReceiptShown:
     """Mark items as read or unread, archive them, or mute a pattern.
 
-    A key needs the scope `inbox:write`. The change is an event on `users.<user>.inbox`, which the user's pages show.
+    Changes items by their `ids`, or with `read_all` all up to the offset `up_to` in `epoch` (null for every item). `mute` mutes
+    a `pattern` on exactly these `channels`, and `unmute` ends this. A key needs the scope `inbox:write`. The change is an event
+    on `users.<user>.inbox`, which the user's pages show.
     """
-    asked: Change = call.body
-    user = _user(call, asked.user, "inbox:write")
-    needed, allowed = _FIELDS.get(asked.op, (("ids",), ()))
-    names = ("ids", "up_to", "epoch", "pattern", "channels")
-    given = {name: value for name in names if (value := getattr(asked, name)) is not None}
+    owner = _user(call, user, "inbox:write")
+    needed, allowed = _FIELDS.get(op, (("ids",), ()))
+    parts = {"ids": ids, "up_to": up_to, "epoch": epoch, "pattern": pattern, "channels": channels}
+    given = {name: value for name, value in parts.items() if value is not None}
     if not set(needed) <= given.keys() <= {*needed, *allowed}:
         fields = " and ".join(needed) or f"nothing or {allowed[0]}"
-        raise InvalidRequest(f"{asked.op}: expected {fields}, got {', '.join(given) or 'nothing'}")
-    parts: dict[str, object] = {"op": asked.op, **given}
-    topic = inbox_topic(user)
-    (receipt,) = call.services.gate.publish_each([(topic, parts, None)], call.namespace, by=call.identity.user)
+        raise InvalidRequest(f"{op}: expected {fields}, got {', '.join(given) or 'nothing'}")
+    change = (inbox_topic(owner), {"op": op, **given}, None)
+    (receipt,) = call.services.gate.publish_each([change], call.namespace, by=call.identity.user)
     if isinstance(receipt, HeadgateError):
         raise receipt
     return ReceiptShown(receipt.duplicate, receipt.epoch, receipt.id, receipt.offset)

@@ -28,21 +28,6 @@ KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
 KeyNamespace = Annotated[str, Meta(extra_json_schema={"pattern": rf"^(\*|/?{NAMESPACE})$"})]
 
 
-class KeyList(msgspec.Struct):
-    """Valid keys, the oldest first."""
-
-    keys: list[Key]
-
-
-class KeyWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """A key to be created."""
-
-    name: KeyName
-    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)]
-    namespaces: Annotated[list[KeyNamespace], Meta(max_length=MAX_NAMESPACES)] | None = None
-    ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S)] | None = None
-
-
 class MadeKey(msgspec.Struct):
     """A new key. `secret` is the whole key, shown only now."""
 
@@ -50,41 +35,45 @@ class MadeKey(msgspec.Struct):
     key: Key
 
 
-@operation("GET /keys", "keys", cost=Cost.ENTRIES)
-def list_keys(call: Call) -> KeyList:
+@operation("GET /keys", "keys", cost=Cost.ENTRIES, member="keys")
+def list_keys(call: Call) -> list[Key]:
     """List API keys.
 
-    Only those for namespaces of the caller's key.
+    The oldest first. Only those for namespaces of the caller's key.
     """
     keys = api_keys.find_all(call.redis)
     call.charge(len(keys))
-    return KeyList([Key.of(each) for each in keys if _is_within(call, each)])
+    return [Key.of(each) for each in keys if _is_within(call, each)]
 
 
-@operation("POST /keys", "keys:write", body=KeyWanted, status=201, problems=(409,))
-def make_key(call: Call) -> MadeKey:
+@operation("POST /keys", "keys:write", status=201, problems=(409,))
+def make_key(
+    call: Call,
+    *,
+    name: KeyName,
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)],
+    namespaces: Annotated[list[KeyNamespace], Meta(max_length=MAX_NAMESPACES)] | None = None,
+    ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S)] | None = None,
+) -> MadeKey:
     """Make an API key.
 
     A key can only make keys with at most its own rights, for its own namespaces.
     """
-    wanted: KeyWanted = call.body
-    namespaces = wanted.namespaces or _own(call)
-    ttl_s = wanted.ttl_s
     try:
-        check_scopes(wanted.scopes)
+        check_scopes(scopes)
     except HeadgateError as error:
         raise BodyFault([("/scopes", error)]) from error
-    _check_names(wanted.namespaces or [])
-    _check_no_more_than(call, wanted.scopes, wanted.namespaces or [])
+    _check_names(namespaces or [])
+    _check_no_more_than(call, scopes, namespaces or [])
     left_s = None if call.identity.expires_at is None else max(1, int(call.identity.expires_at - call.services.time_s()))
     if left_s is not None and (ttl_s is None or ttl_s > left_s):
         raise BodyFault([("/ttl_s", InvalidRequest(f"expected at most {left_s}: the key that makes it ends then"))])
     try:
-        made = new_key(wanted.name, wanted.scopes, namespaces=namespaces, ttl_s=ttl_s, by=call.by, time_s=call.services.time_s)
+        made = new_key(name, scopes, namespaces=namespaces or _own(call), ttl_s=ttl_s, by=call.by, time_s=call.services.time_s)
     except HeadgateError as error:
         raise BodyFault([("/name", error)]) from error
     api_keys.add(call.redis, made.stored)
-    audit.acted("key made", by=call.by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
+    audit.acted("key made", by=call.by, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
     return MadeKey(made.text, Key.of(made.stored))
 
 

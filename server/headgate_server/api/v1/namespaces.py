@@ -35,18 +35,15 @@ class NamespaceInfo(msgspec.Struct):
     retention: Retention
 
 
-class NamespaceList(msgspec.Struct):
-    """Namespaces in the gateway's order."""
+@operation("GET /namespaces", OpenTo.ANY_CALLER, cost=Cost.STATUSES, member="namespaces")
+def list_namespaces(call: Call) -> list[NamespaceInfo]:
+    """List namespaces and their logs.
 
-    namespaces: list[NamespaceInfo]
-
-
-@operation("GET /namespaces", OpenTo.ANY_CALLER, cost=Cost.STATUSES)
-def list_namespaces(call: Call) -> NamespaceList:
-    """List namespaces and their logs."""
+    In the gateway's order.
+    """
     names = _entered(call.services, call.identity)
     call.charge(len(names))
-    return NamespaceList([_info(call.redis, name) for name in names])
+    return [_info(call.redis, name) for name in names]
 
 
 @operation("GET /namespaces/{name}", OpenTo.ANY_CALLER, problems=(404,))

@@ -56,6 +56,9 @@ def document(table: Sequence[Operation]) -> dict[str, Any]:
     shown, schemas = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schema_of = dict(zip(types, shown, strict=True))
     schemas["Problem"]["additionalProperties"] = True
+    for each in types:
+        if isinstance(each, type) and not each.__doc__:
+            schema_of[each] = schemas.pop(each.__name__)
     for schema in schemas.values():
         schema["description"] = " ".join(schema.get("description", "").removeprefix("See the module. ").split())
     paths: dict[str, dict[str, Any]] = {}

@@ -7,13 +7,13 @@ request itself, so the table, the checks and the OpenAPI document cannot disagre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import reduce
-from inspect import signature
+from inspect import Parameter, signature
 from operator import or_
-from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -48,6 +48,9 @@ Scope = Annotated[
     str, Meta(max_length=MAX_SCOPE, extra_json_schema={"pattern": f"^(({'|'.join(WITH_PATTERN)}):{_PATTERN}|{'|'.join(PLAIN)})$"})
 ]
 
+_Member: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
+_NO_QUERY = msgspec.defstruct("Query", [], forbid_unknown_fields=True)
+
 
 class OpenTo(Enum):
     """Callers without a particular scope."""
@@ -81,19 +84,9 @@ class Cost(Enum):
         return cost
 
 
-class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """No parameters."""
-
-
-class InNamespace(msgspec.Struct, forbid_unknown_fields=True):
-    """The parameter of most operations."""
-
-    namespace: str | msgspec.UnsetType = msgspec.UNSET
-
-
 @dataclass(slots=True)
 class Call:
-    """A request. `namespace` is one of the gateway's, `path` has the names in the path. `query` and `body` are parsed.
+    """A request. `namespace` is one of the gateway's, `path` has the names in the path, and `query` is parsed.
 
     `need` and `need_namespaces` are for facts that only the operation finds out.
     """
@@ -104,7 +97,6 @@ class Call:
     path: Mapping[str, str]
     environ: Mapping[str, Any]
     query: Any = None
-    body: Any = None
     looked_at: int = 0
 
     @property
@@ -159,11 +151,13 @@ class Operation:
         path: below /api/v1, with names in braces.
         scope: the scope that the caller needs, the kind of one with a pattern, or an `OpenTo`.
         pattern: the parameter with the scope's pattern; "" if the operation checks the scope itself.
-        query, body, returns: the types; None without a body.
+        query, body, returns: the types; None without a body. A type without a docstring is written in place in the document.
         status: of a successful answer. `also` has other statuses that are not refusals, with their types.
         problems: statuses in addition to those of every operation.
         answer: returns the value, or the value and a status from `also`, for a call and the parameters of its query; None if
             the operation answers itself (publishing.py).
+        in_namespace: it concerns one namespace, named in the query.
+        member: the only member of the answer, which holds the value; "" if the value is the whole answer.
         fields: the header fields with an event id that it reads, with the description and the greatest length of each.
         cost: the growth of its work, and its charge.
         searches: it may read much of the log, so each caller has at most one running (shares.py).
@@ -176,12 +170,14 @@ class Operation:
     scope: str | OpenTo
     returns: Any
     answer: Callable[..., Any] | None
-    query: type[msgspec.Struct] = NoQuery
+    query: type[msgspec.Struct] = _NO_QUERY
     body: type[msgspec.Struct] | None = None
     status: int = 200
     also: Mapping[int, Any] = field(default_factory=dict)
     problems: tuple[int, ...] = ()
     pattern: str = ""
+    in_namespace: bool = False
+    member: str = ""
     about: str = ""
     fields: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     cost: Cost = Cost.REQUEST
@@ -192,11 +188,6 @@ class Operation:
         return tuple(re.findall(r"\{(\w+)\}", self.path))
 
     @property
-    def in_namespace(self) -> bool:
-        """Whether it concerns one namespace, named in the query."""
-        return issubclass(self.query, InNamespace)
-
-    @property
     def group(self) -> str:
         return self.path.split("/")[1]
 
@@ -204,10 +195,11 @@ class Operation:
 def operation(request: str, scope: str | OpenTo, **row: Any) -> Callable[[Callable[..., Any]], Operation]:
     """Make a function the `answer` of a row; a decorator. `request` is a method and a path.
 
-    The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring. Its
-    keyword-only parameters are those of the query, in addition to those of the row's `query`. A missing one is None.
+    The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring. The
+    function's keyword-only parameters are the members of the body of a POST or PUT, and the parameters of any other query.
     """
     method, path = request.split()
+    has_body = method in ("POST", "PUT")
 
     def row_of(answer: Callable[..., Any]) -> Operation:
         first, *others = answer.__name__.split("_")
@@ -215,29 +207,33 @@ def operation(request: str, scope: str | OpenTo, **row: Any) -> Callable[[Callab
         summary, _, about = (answer.__doc__ or "").partition("\n")
         hints = get_type_hints(answer, include_extras=True)
         returns = row.pop("returns", None) or hints["return"]
+        if "member" in row:
+            returns = msgspec.defstruct(f"{name}Answer", [(row["member"], returns)])
         parts = (summary.removesuffix("."), scope, None if returns is type(None) else returns, answer)
-        query = _query_of(answer, hints, row.pop("query", NoQuery))
-        return Operation(name, method, path, *parts, query=query, about=" ".join(about.split()), **row)
+        named = [each for each in signature(answer).parameters.values() if each.kind is each.KEYWORD_ONLY]
+        members = [_member(each, hints[each.name], in_query=not has_body) for each in named]
+        query: list[_Member] = [("namespace", str | msgspec.UnsetType, msgspec.UNSET)] if row.get("in_namespace") else []
+        asked = _struct("Query", query if has_body else query + members)
+        body = _struct(f"{name}Body", members) if has_body else None
+        return Operation(name, method, path, *parts, query=asked, body=body, about=" ".join(about.split()), **row)
 
     return row_of
 
 
-def _query_of(answer: Callable[..., Any], hints: Mapping[str, Any], base: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Return the type of a query with a function's keyword-only parameters."""
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    for each in signature(answer).parameters.values():
-        if each.kind is each.KEYWORD_ONLY and each.default is each.empty:
-            fields.append((each.name, hints[each.name]))
-        elif each.kind is each.KEYWORD_ONLY:
-            fields.append((each.name, _not_null(hints[each.name]), msgspec.UNSET if each.default is None else each.default))
-    if not fields:
-        return base
+def _struct(name: str, members: Sequence[_Member]) -> type[msgspec.Struct]:
     options: dict[str, Any] = {"rename": {"from_": "from"}, "forbid_unknown_fields": True, "kw_only": True}
-    return msgspec.defstruct("Query", fields, bases=(base,), **options)
+    return msgspec.defstruct(name, members, **options)
+
+
+def _member(parameter: Parameter, kind: Any, *, in_query: bool) -> _Member:
+    """Return a member of a body or a query. UNSET replaces None in a query, because that has no null."""
+    name, default = parameter.name, parameter.default
+    if default is parameter.empty:
+        return name, kind
+    return (name, _not_null(kind), msgspec.UNSET if default is None else default) if in_query else (name, kind, default)
 
 
 def _not_null(kind: Any) -> Any:
-    """Return a type with UNSET in place of None, because a query has no null."""
     if get_origin(kind) is Annotated:
         inner, *meta = get_args(kind)
         return Annotated[(_not_null(inner), *meta)]

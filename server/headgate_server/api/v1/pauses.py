@@ -24,46 +24,32 @@ class Pause(msgspec.Struct):
     left_s: int | None
 
 
-class PauseList(msgspec.Struct):
-    """Active pauses by name."""
-
-    pauses: list[Pause]
-
-
-class PauseWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """The duration. Without it, until resumed."""
-
-    for_s: Annotated[int, Meta(ge=1, le=MAX_PAUSED_S)] | None = None
-
-
-@operation("GET /pauses", "pauses", cost=Cost.ENTRIES)
-def list_pauses(call: Call) -> PauseList:
+@operation("GET /pauses", "pauses", cost=Cost.ENTRIES, member="pauses")
+def list_pauses(call: Call) -> list[Pause]:
     """List the pauses.
 
-    Includes only namespaces of the caller's key.
+    By name. Includes only namespaces of the caller's key.
     """
     paused = pauses.read_paused(call.redis)
     call.charge(len(paused))
-    return PauseList(
-        [
-            Pause(what, None if math.isinf(left) else math.ceil(left))
-            for what, left in sorted(paused.items())
-            if call.reach is None or namespace_of(what) in (None, *call.reach)
-        ]
-    )
+    return [
+        Pause(what, None if math.isinf(left) else math.ceil(left))
+        for what, left in sorted(paused.items())
+        if call.reach is None or namespace_of(what) in (None, *call.reach)
+    ]
 
 
-@operation("PUT /pauses/{what}", "pauses:write", body=PauseWanted, problems=(404, 409))
-def pause(call: Call) -> Pause:
+@operation("PUT /pauses/{what}", "pauses:write", problems=(404, 409))
+def pause(call: Call, *, for_s: Annotated[int, Meta(ge=1, le=MAX_PAUSED_S)] | None = None) -> Pause:
     """Pause connects, publishes or a namespace.
 
-    `what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis applies it within two seconds. For
-    `connects` and `publishes` the key must be for every namespace.
+    `what` is `connects`, `publishes` or `namespace:<name>`. Without `for_s` it lasts until resumed. Every gateway of
+    this Redis applies it within two seconds. For `connects` and `publishes` the key must be for every namespace.
     """
-    what, wanted = _member(call), call.body
-    pauses.pause(call.redis, what, wanted.for_s)
-    audit.acted("paused", by=call.by, what=what, for_s=wanted.for_s)
-    return Pause(what, wanted.for_s)
+    what = _member(call)
+    pauses.pause(call.redis, what, for_s)
+    audit.acted("paused", by=call.by, what=what, for_s=for_s)
+    return Pause(what, for_s)
 
 
 @operation("DELETE /pauses/{what}", "pauses:write", status=204, problems=(404,))

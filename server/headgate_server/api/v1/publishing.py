@@ -110,18 +110,6 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     error: WireError | UnsetType = UNSET
 
 
-class Receipts(msgspec.Struct):
-    """A receipt for each event of a batch, in order."""
-
-    receipts: list[ReceiptShown]
-
-
-class SomeReceipts(msgspec.Struct):
-    """In order, a receipt for each published event of a batch, and an error for each other."""
-
-    receipts: list[Outcome]
-
-
 _decode_one = msgspec.json.Decoder(NewEvent).decode
 _decode_batch = msgspec.json.Decoder(NewBatch).decode
 _Events: TypeAlias = list[tuple[str, object, str | None]]
@@ -346,9 +334,9 @@ OPERATIONS = (
         name="publishBatch",
         path="/events/batch",
         summary="Publish a batch of events",
-        returns=Receipts,
+        returns=msgspec.defstruct("Receipts", [("receipts", list[ReceiptShown])]),
         body=NewBatch,
-        also={207: SomeReceipts},
+        also={207: msgspec.defstruct("SomeReceipts", [("receipts", list[Outcome])])},
         fields=_key_field(
             "With a dot and the number of the event after it, the id of each event that has none.", MAX_BATCH_KEY_LENGTH
         ),

@@ -19,7 +19,7 @@ from headgate.redis.lineage import Entry
 from headgate.redis.log import PAGE_EVENTS, EventLog
 from headgate.services.publisher import Receipt, id_owner
 
-from .operation import Call, Cost, InNamespace, OpenTo, Pattern, Topic, operation
+from .operation import Call, Cost, OpenTo, Pattern, Topic, operation
 from .problems import not_found
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -41,12 +41,6 @@ class LoggedEvent(msgspec.Struct):
     offset: int
 
 
-class FateShown(msgspec.Struct):
-    """The state of an event, which is or was in the log, was lost by Redis, or belongs to another log."""
-
-    fate: Literal["in_log", "rolled_back", "trimmed", "unknown"]
-
-
 class LogPage(msgspec.Struct):
     """Events in the order of the log. `next` is the `from` of the next page, and null in the last one."""
 
@@ -56,7 +50,7 @@ class LogPage(msgspec.Struct):
     next: int | None
 
 
-@operation("GET /events", "read", query=InNamespace, pattern="pattern", cost=Cost.EVENTS)
+@operation("GET /events", "read", in_namespace=True, pattern="pattern", cost=Cost.EVENTS)
 def list_events(
     call: Call,
     *,
@@ -82,7 +76,7 @@ def list_events(
     return LogPage(call.namespace, epoch, [_shown(event) for event in events], next_)
 
 
-@operation("GET /events/{event}", "read", query=InNamespace, problems=(404,), cost=Cost.EVENTS, searches=True)
+@operation("GET /events/{event}", "read", in_namespace=True, problems=(404,), cost=Cost.EVENTS, searches=True)
 def get_event(
     call: Call, *, topic: Annotated[Topic | None, Meta(description="The topic of an event given by its id.")] = None
 ) -> LoggedEvent:
@@ -105,21 +99,22 @@ def get_event(
     raise not_found("event", wanted)
 
 
-@operation("GET /receipts", OpenTo.ANY_CALLER, query=InNamespace)
+@operation("GET /receipts", OpenTo.ANY_CALLER, in_namespace=True, member="fate")
 def check_receipt(
     call: Call,
     *,
     epoch: Annotated[Epoch, Meta(description="Its epoch.")],
     offset: Annotated[Offset, Meta(description="Its offset.")],
-) -> FateShown:
+) -> Literal["in_log", "rolled_back", "trimmed", "unknown"]:
     """Check whether a receipt still holds.
 
-    After a failover of Redis, publish `rolled_back` events again, with their ids.
+    Its event is or was in the log, was lost by Redis, or belongs to another log. After a failover of Redis,
+    publish `rolled_back` events again, with their ids.
     """
-    return FateShown(call.services.publisher.check(Receipt(epoch, offset, False, ""), call.namespace).value)
+    return call.services.publisher.check(Receipt(epoch, offset, False, ""), call.namespace).value
 
 
-@operation("GET /events/{event}/trace", "trace", query=InNamespace, problems=(404,), cost=Cost.EVENTS, searches=True)
+@operation("GET /events/{event}/trace", "trace", in_namespace=True, problems=(404,), cost=Cost.EVENTS, searches=True)
 def trace_event(call: Call) -> Trace:
     """Trace an event.
 
@@ -194,7 +189,7 @@ class Members(msgspec.Struct):
     next: str | None
 
 
-@operation("GET /presence", "presence", query=InNamespace, pattern="topic", cost=Cost.MEMBERS)
+@operation("GET /presence", "presence", in_namespace=True, pattern="topic", cost=Cost.MEMBERS)
 def list_members(
     call: Call,
     *,

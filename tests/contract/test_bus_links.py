@@ -98,8 +98,6 @@ class RealWorld:
 
 
 class ModelWorld:
-    """The ends in memory."""
-
     def __init__(self) -> None:
         self._server = ModelServer()
         self._redis = self._server.redis
@@ -169,7 +167,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def link(world: World) -> Link:
-    """An open subscriber connection."""
     link = world.link()
     link.connect()
     link.settimeout(DEADLINE_S)
@@ -186,7 +183,6 @@ def replies(link: Link, count: int) -> list[list[Any]]:
 
 
 def named(topic: str) -> str:
-    """Return the channel of a topic."""
     return channel(NAMESPACE, topic)
 
 
@@ -248,7 +244,6 @@ def test_an_event_below_a_user_comes_on_the_channel_of_the_user_with_its_topic(w
 
 
 def test_after_an_unsubscribe_nothing_comes_any_more(world: World, link: Link) -> None:
-    """After its acknowledgement."""
     link.send(("SUBSCRIBE", named("a"), named("anchor")))
     link.send(("UNSUBSCRIBE", named("a")))
     replies(link, 3)
@@ -259,7 +254,6 @@ def test_after_an_unsubscribe_nothing_comes_any_more(world: World, link: Link) -
 
 
 def test_reading_without_waiting_returns_what_has_come(world: World, link: Link) -> None:
-    """Nothing, if nothing has."""
     link.send(("SUBSCRIBE", named("a")))
     replies(link, 1)
     assert link.read_ready() == []
@@ -268,7 +262,6 @@ def test_reading_without_waiting_returns_what_has_come(world: World, link: Link)
 
 
 def test_a_read_waits_for_a_reply(world: World, link: Link) -> None:
-    """Without a timeout too."""
     link.send(("SUBSCRIBE", named("a")))
     replies(link, 1)
     link.settimeout(None)
@@ -278,7 +271,6 @@ def test_a_read_waits_for_a_reply(world: World, link: Link) -> None:
 
 
 def test_a_read_that_timed_out_may_be_repeated(world: World, link: Link) -> None:
-    """The connection stays."""
     link.send(("SUBSCRIBE", named("a")))
     replies(link, 1)
     link.settimeout(SOON_S)
@@ -394,7 +386,6 @@ def test_a_command_without_the_right_to_it_is_a_refusal_with_its_code(world: Wor
 
 
 def test_a_link_that_was_never_connected_is_closed(world: World) -> None:
-    """And may be closed, and then it never is connected."""
     link = world.link()
     with pytest.raises(BusUnavailable, match="closed"):
         link.read()

@@ -24,7 +24,6 @@ from headgate.socketio.server import TRIED
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's parameters."""
     return list(inspect.signature(function).parameters)
 
 
@@ -36,8 +35,6 @@ def engine() -> Any:
 
 @pytest.fixture
 def stock() -> Any:
-    """A plain Socket.IO server that records its packets."""
-
     class Recording(socketio.Server):  # type: ignore[misc]
         sent: list[tuple[str, Any]]
 
@@ -120,7 +117,6 @@ class TestEngineIO:
             engineio.Server._get_socket(engine, "nobody")
 
     def test_handlers_are_kept_by_their_events(self, engine: Any) -> None:
-        """Where we call them."""
         handlers = {event: object() for event in ("connect", "message", "disconnect")}
         for event, handler in handlers.items():
             engine.on(event, handler)
@@ -295,7 +291,6 @@ class TestSocketIO:
         assert decoded.attachment_count == 0
 
     def test_the_first_three_options_may_come_by_position(self) -> None:
-        """As ours takes them."""
         assert parameters(socketio.Server.__init__)[:4] == ["self", "client_manager", "logger", "serializer"]
 
     def test_a_broadcast_shares_its_engine_packets(self, stock: Any) -> None:

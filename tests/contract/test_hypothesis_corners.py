@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 
 def examples() -> list[tuple[int, str]]:
-    """Return the examples of one property."""
     drawn: list[tuple[int, str]] = []
 
     @given(st.integers(), st.text())

@@ -24,7 +24,6 @@ def test_the_packages_are_searched_once_for_all_of_gevents_plugins() -> None:
 
 
 def test_who_asks_for_a_group_gets_the_plugins_of_this_group() -> None:
-    """As without it."""
     from importlib import metadata
 
     from headgate.runtime.patching import plugins_loaded_once

@@ -50,7 +50,6 @@ KINDS: dict[str, Opens] = {
 
 @pytest.fixture(params=KINDS)
 def open_publisher(request: pytest.FixtureRequest) -> Opens:
-    """Each kind of publisher, by its constructor."""
     return KINDS[request.param]
 
 
@@ -164,7 +163,6 @@ def test_the_payload_limit_has_limits(open_publisher: Opens, limit: int) -> None
 
 
 def test_a_receipt_is_the_position_in_the_log(publisher: Publishes, redis_client: Client) -> None:
-    """Redis holds the event where the receipt says."""
     receipts = [publisher.publish("orders.1", {"n": n}) for n in range(3)]
 
     assert [receipt.offset for receipt in receipts] == [1, 2, 3]
@@ -174,7 +172,6 @@ def test_a_receipt_is_the_position_in_the_log(publisher: Publishes, redis_client
 
 
 def test_an_id_is_published_once(publisher: Publishes, redis_client: Client) -> None:
-    """The second receipt points to the first event."""
     first = publisher.publish("a", 1, id="once")
 
     again = publisher.publish("a", 1, id="once")
@@ -203,7 +200,6 @@ def test_each_namespace_is_a_log_of_its_own(publisher: Publishes, redis_client: 
 
 
 def test_a_batch_is_published_in_order(publisher: Publishes, redis_client: Client) -> None:
-    """Items with and without id, a receipt for each."""
     publisher.publish("a", 0, id="known")
 
     receipts = publisher.publish_many([("a", 1), ("b", 2, "new"), ("c", 3, None), ("a", 4, "known")])
@@ -230,7 +226,6 @@ def test_a_batch_that_is_refused_in_part_says_which(publisher: Publishes, redis_
 
 
 def test_a_full_batch_is_one_round_trip(publisher: Publishes, redis_client: Client) -> None:
-    """Ten thousand events, contiguous."""
     receipts = publisher.publish_many(("a", n) for n in range(10_000))
 
     assert [receipt.offset for receipt in receipts] == list(range(1, 10_001))

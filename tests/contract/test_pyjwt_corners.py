@@ -19,7 +19,6 @@ def test_an_algorithm_prepares_a_key_and_says_whether_it_made_a_signature() -> N
 
 
 def test_hmacs_are_compared_in_constant_time() -> None:
-    """By Python's own function."""
     assert "compare_digest" in inspect.getsource(jwt.algorithms.HMACAlgorithm.verify)
 
 

@@ -46,7 +46,6 @@ def listeners() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture
 def discovery(listeners: tuple[socket.socket, socket.socket]) -> Discovery:
-    """The first server is the primary."""
     return Discovery(listeners[0])
 
 
@@ -103,7 +102,6 @@ def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
 def test_a_connection_without_a_socket_asks_the_sentinels(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
-    """After `disconnect` the next `connect()` asks."""
     connection = pool.get_connection()
     connection.disconnect()
     assert connection._sock is None

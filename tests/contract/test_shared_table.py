@@ -100,8 +100,6 @@ World: TypeAlias = Model | Real
 
 
 class Link:
-    """The connection of one process, which may be cut."""
-
     def __init__(self, world: World) -> None:
         self._world, self.up = world, True
         self.asked: list[tuple[Any, ...]] = []
@@ -185,8 +183,6 @@ class Process:
 
 
 class Site:
-    """Processes on one Redis, and their own clock."""
-
     def __init__(self, world: World) -> None:
         self.world, self.now_s = world, 1000.0
         self.made = 0
@@ -207,7 +203,6 @@ class Site:
 
 @pytest.fixture(params=["model", "real"])
 def site(request: pytest.FixtureRequest) -> Site:
-    """Nothing is there yet."""
     return Site(Model() if request.param == "model" else Real(request.getfixturevalue("redis_client")))
 
 
@@ -448,7 +443,6 @@ def test_after_a_flush_the_others_have_a_lease_to_come_back(site: Site, after_s:
 
 
 def test_a_process_that_never_began_knows_nothing_of_others(site: Site) -> None:
-    """Nor does it ask."""
     process = site.process()
     process.table._task.begun = False
     assert not process.table.retire()

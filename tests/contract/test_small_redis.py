@@ -80,7 +80,6 @@ COMMANDS: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("command", ["ZADD", "HSET"])
 def test_it_refuses_what_a_real_one_refuses_and_runs_the_rest(command: str) -> None:
-    """In one round trip."""
     server = SmallRedis()
     server.refuses = command
     replies = call_many(server.client(), [(command, "key", 1, "a"), ("ZCARD", "key")])

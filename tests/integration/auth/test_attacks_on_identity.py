@@ -74,7 +74,6 @@ def by_token(start_module_gateway: StartGateway) -> GatewayProcess:
 
 
 def http(gateway: GatewayProcess, method: str, path: str, token: str | None, body: Any = None, **headers: str) -> tuple[int, Any]:
-    """Status and JSON of a request."""
     connection = HTTPConnection(urlsplit(gateway.url).netloc, timeout=DEADLINE_S)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"

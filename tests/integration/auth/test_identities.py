@@ -34,7 +34,6 @@ Join = Callable[..., RawClient]
 
 
 def token(user: str = "ana", lifetime_s: float = 600, **claims: Any) -> str:
-    """A token as another service would make it."""
     body = {"sub": user, "aud": "headgate", "exp": time.time() + lifetime_s, **claims}
     return jwt.encode(body, SECRET, "HS256")
 
@@ -68,7 +67,6 @@ def settings(redis: EmbeddedRedis) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def gateways(start_module_gateway: StartGateway, settings: dict[str, str]) -> tuple[GatewayProcess, GatewayProcess]:
-    """Two gateways on one Redis."""
     return start_module_gateway(settings), start_module_gateway(settings)
 
 
@@ -114,7 +112,6 @@ def lift(publisher: Publisher) -> Iterator[Callable[..., None]]:
 
 
 def refusal(client: RawClient) -> dict[str, Any]:
-    """The error of a refused CONNECT."""
     assert client.refusal, client.received
     error: dict[str, Any] = client.refusal["data"]
     return error
@@ -136,7 +133,6 @@ def is_let_in(client: RawClient) -> bool:
 
 
 def running(client: RawClient) -> bool:
-    """Whether a client is still served."""
     return bool(client.request("unsubscribe", {"pattern": "nothing"})["ok"]) and not client.disconnected
 
 

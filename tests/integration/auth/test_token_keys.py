@@ -45,7 +45,6 @@ def token(key_id: str, key: Any, algorithm: str, headers: Mapping[str, Any] | No
 
 @pytest.fixture
 def issuer() -> Iterator[Receiver]:
-    """A server of its keys."""
     with Receiver() as issuer:
         yield issuer
 

@@ -60,8 +60,6 @@ def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def run_process(environment: dict[str, str]) -> Run:
-    """Run one command to its end, as a separate process."""
-
     def run(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
         result = subprocess.run(
             [*COMMAND, *arguments], capture_output=True, timeout=60, check=False, env=env or environment, cwd=cwd, text=True

@@ -33,7 +33,6 @@ GATEWAY, CONSUMER = "gateway web-1/7: ", "consumer mail: on another Redis server
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    """A server of the test's own."""
     with start_private_redis(tmp_path / "data") as server:
         yield server.url
 

@@ -19,7 +19,6 @@ from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_un
 
 
 def test_publish_prints_the_receipt(run: Run, redis_client: Client) -> None:
-    """One line, and the event is in the log as it was typed."""
     result = run("publish", "orders.42.shipped", '{"carrier": "UPS"}', "--id", "x:1")
 
     epoch = call(redis_client, "HGET", keys.head_key("notifications"), "epoch").decode()

@@ -62,8 +62,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def publish(run: Run, file: Path) -> Publish:
-    """Run the command on the file."""
-
     def publish(*arguments: str) -> Ended:
         return run("publish", "--file", str(file), *arguments)
 

@@ -86,7 +86,6 @@ def test_a_position_that_the_log_does_not_hold_is_reported(
 
 
 def test_replay_reports_what_is_trimmed_while_it_reads(run: Run, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its place."""
     write_log(redis_client, [1_700_000_000_000] * 300)
     page = EventLog.raw_page
 
@@ -199,7 +198,6 @@ def test_a_payload_above_the_namespaces_limit_is_found_before_any_is_sent(
 
 
 def test_a_file_that_is_not_there_and_a_redis_that_is_not_there_are_one_line(run: Run, tmp_path: Path) -> None:
-    """Exit code 1."""
     missing = run("publish", "--file", str(tmp_path / "missing"))
     assert (missing.returncode, missing.stderr) == (1, f"headgate: {tmp_path}/missing: No such file or directory\n")
     assert run("publish", "--file", "-", "--redis", "redis://127.0.0.1:1", stdin=b"").returncode == 1

@@ -141,7 +141,6 @@ def test_every_wrong_setting_is_told_at_once(refused: Refused) -> None:
 
 
 def test_wrong_settings_of_an_application_are_told_likewise(refused: Refused) -> None:
-    """From app.config."""
     head, *faults = refused("misconfigured:app")
 
     assert head == "headgate: 2 settings are wrong:"
@@ -153,7 +152,6 @@ def test_wrong_settings_of_an_application_are_told_likewise(refused: Refused) ->
 
 
 def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Callable[[bytes], str]) -> None:
-    """The found version, and the needed one."""
     body = b"# Server\r\nredis_version:6.2.14\r\n"
     url = answer(b"$%d\r\n%b\r\n" % (len(body), body)).replace(":hunter2@", "")
     line = one_clear_line(refused(HEADGATE_REDIS_URL=url))

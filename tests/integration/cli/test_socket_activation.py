@@ -16,8 +16,6 @@ REQUEST = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 class Activated(GatewayProcess):
-    """A gateway started with a listening socket."""
-
     def __init__(self, folder: Path, listener: socket.socket, notify: Path, *arguments: str) -> None:
         # The given port is taken, so it could not listen there.
         settings = {"HEADGATE_PORT": str(listener.getsockname()[1]), "NOTIFY_SOCKET": str(notify)}

@@ -27,13 +27,11 @@ BOMBS = [
 
 @pytest.fixture
 def gateway(gateway_here: StartGatewayHere) -> GatewayHere:
-    """A gateway with the default limits, which takes tokens."""
     return gateway_here(token_secret=SECRET)
 
 
 @pytest.fixture
 def witness(gateway: GatewayHere) -> ClientHere:
-    """Another client, with one subscription."""
     client = gateway.join({"subscriptions": [{"pattern": "a.#"}]})
     assert client.welcome
     return client

@@ -29,7 +29,6 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture(scope="module")
 def gateways(start_module_gateway: StartGateway, redis: EmbeddedRedis) -> tuple[GatewayProcess, GatewayProcess]:
-    """Two gateways on one Redis."""
     settings = {
         "HEADGATE_REDIS_URL": redis.url,
         "HEADGATE_TOKEN_SECRET": SECRET,
@@ -47,7 +46,6 @@ def inbox(redis: EmbeddedRedis) -> Iterator[Inbox]:
 
 @pytest.fixture
 def joined() -> Iterator[ExitStack]:
-    """Leaves the joined clients of a test."""
     with ExitStack() as stack:
         yield stack
 

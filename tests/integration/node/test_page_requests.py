@@ -35,7 +35,6 @@ def body_of(name: str, data: Any) -> bytes:
 
 
 def posted(gateway: GatewayProcess, name: str, data: Any) -> Any:
-    """Return the answer to a request over HTTP."""
     headers = {"Content-Type": "application/json"}
     asked = urllib.request.Request(f"{gateway.url}/api/v1/request", body_of(name, data), headers)
     with urllib.request.urlopen(asked, timeout=60) as answer:

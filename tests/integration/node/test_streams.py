@@ -31,7 +31,6 @@ DEADLINE_S = 60
 
 @pytest.fixture(scope="module")
 def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
-    """The gateway that no test ends."""
     return start_module_gateway({"HEADGATE_READ_PER_S": "100000"}, "--dev")
 
 

@@ -21,7 +21,6 @@ OF_OTHERS = ("login refused", "loop blocked", "loop ran again", "bus down", "bus
 
 @pytest.fixture
 def browser(gateway_here: StartGatewayHere) -> FlaskClient:
-    """A client of the ready-made application."""
     gateway = gateway_here().gateway
     gate = Headgate(settings=gateway.settings)
     gate._settings, gate._gateway = gateway.settings, gateway

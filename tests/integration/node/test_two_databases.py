@@ -23,7 +23,6 @@ PATTERNS = [{"pattern": pattern} for pattern in ("orders.#", "users.ana.#", "roo
 
 
 def somebody(handshake: Handshake) -> Identity | None:
-    """The token is the user's name."""
     return Identity(handshake.token or "", ("#",))
 
 
@@ -33,14 +32,12 @@ def url_of(redis_url: str, database: int) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Redis with several databases; the private one has one."""
     with Server(tmp_path_factory.mktemp("databases") / "redis", "save ''") as server:
         yield server
 
 
 @pytest.fixture
 def redis_url(server: Server) -> str:
-    """Its URL, with nothing in it."""
     server.call("FLUSHALL")
     return server.url
 

@@ -105,7 +105,6 @@ def test_a_process_asks_once_for_each_namespace(redis_url: str, redis_client: Cl
 
 
 def test_threads_that_begin_at_once_warn_once(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """One of them asks."""
     with Publisher(redis_url, namespace="nobody") as publisher, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: publisher.publish("a", number), range(50)))
     assert len(warnings(caplog)) == 1
@@ -200,7 +199,6 @@ def test_the_command_line_warns_in_one_line(redis_url: str, redis_client: Client
 
 
 def test_the_command_line_refuses_where_that_is_asked_for(redis_url: str, redis_client: Client) -> None:
-    """One line, exit code 1, and nothing in the log."""
     arguments = ["publish", "a", "1", "--redis", redis_url, "--namespace", "nobody", "--strict-namespace"]
     result = CliRunner().invoke(main, arguments)
     assert (result.exit_code, result.stdout) == (1, "")

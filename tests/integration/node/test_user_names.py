@@ -18,7 +18,6 @@ NAMES = ["ana@example.org", "auth0|5f7c", "Ana Müller", "a.b", "#", "*", "ana.#
 
 
 def somebody(handshake: Handshake) -> Identity | None:
-    """The token is the user's name."""
     name = handshake.token or ""
     return Identity(name, (pattern("rooms.{of}.chat", of=user_word(name)[:200]), "rooms.7"))
 

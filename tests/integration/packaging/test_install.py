@@ -50,7 +50,6 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
 
 
 def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> tuple[int, str, str]:
-    """Run a command of a fresh environment to its end."""
     ended = subprocess.run(
         [str(word) for word in words],
         cwd=folder or Path(words[0]).parent, env=users_environment(environment or {}), stdin=subprocess.DEVNULL,

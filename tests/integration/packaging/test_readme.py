@@ -52,8 +52,6 @@ pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code, and whether it is to be run."""
-
     language: str
     code: str
     is_run: bool
@@ -234,7 +232,6 @@ def test_the_authenticator_lets_known_users_in(redis_url: str, patched_here: Non
 
 
 def test_the_consumer_is_one_that_headgate_accepts(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the command that README names."""
     (tmp_path / "headgate.toml").write_text(only_block("toml", "[consumers."))
     monkeypatch.chdir(tmp_path)
     checked = CliRunner().invoke(main, ["consume", "--check"], env={"HEADGATE_REDIS_URL": redis_url})

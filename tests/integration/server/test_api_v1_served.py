@@ -80,7 +80,6 @@ def ask(operation: Any, examples: int, *, is_right: bool) -> None:
 
 
 def asked(gateway: GatewayProcess, method: str, path: str, body: object = None, key: str = KEY) -> tuple[int, Any]:
-    """Ask with a key; return the status and the JSON of the answer."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{gateway.url}/api/v1{path}", data, headers, method=method)

@@ -27,7 +27,6 @@ ACT = {"Origin": "http://localhost", "X-Headgate-Console": "1"}
 
 @pytest.fixture
 def console(redis_url: str, redis_client: Client) -> FlaskClient:
-    """Signed in, with the right to act."""
     app = Flask(__name__)
     settings = Settings(admin_key=KEY, console_actions=True, redis_url=redis_url, trace_every=1)
     add_console(app, ConsoleGate(settings=settings), settings)
@@ -82,7 +81,6 @@ def test_topics_of_the_newest_events_come_without_their_data(console: FlaskClien
 
 
 def test_an_event_is_traced(console: FlaskClient, publisher: Publisher) -> None:
-    """By its id, or its offset; for an absent one the page says so."""
     receipt = publisher.publish("orders.1.created", {"n": 1})
     assert told(console, f"trace?event={receipt.id}")["offset"] == receipt.offset
     assert told(console, f"trace?event={receipt.offset}")["id"] == receipt.id

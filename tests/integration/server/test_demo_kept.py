@@ -9,7 +9,6 @@ from headgate_server.demo.tokens import DemoTokens
 
 
 def kept(redis_url: str) -> Kept:
-    """The view of another process."""
     return Kept(lambda: redis_url)
 
 

@@ -28,7 +28,6 @@ Serve = Callable[..., "Api"]
 
 
 def token(user: str, subscribe: str = "", publish: str = "") -> str:
-    """Mint a token that grants one pattern each."""
     tokens = Tokens.configured(Settings(token_secret=SECRET))
     assert tokens is not None
     return tokens.mint(user, [subscribe] * bool(subscribe), [publish] * bool(publish), 3600)
@@ -47,11 +46,9 @@ class Api:
         return answer.status_code, answer.get_json()
 
     def publish(self, bearer: str, topic: str, data: Any, **more: Any) -> tuple[int, Any]:
-        """Publish an event."""
         return self.ask("/api/v1/events", bearer, {"topic": topic, "data": data, **more})
 
     def events(self, bearer: str, **query: object) -> tuple[int, Any]:
-        """Ask for a page of the log; `from_` stands for `from`."""
         named = {name.rstrip("_"): str(value) for name, value in query.items()}
         return self.ask("/api/v1/events?" + urllib.parse.urlencode(named), bearer)
 
@@ -73,8 +70,6 @@ def api(serve: Serve) -> Api:
 
 
 class Clock:
-    """A clock that stands still until it is set forward."""
-
     now_s = 1000.0
 
     def monotonic(self) -> float:

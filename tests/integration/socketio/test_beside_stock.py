@@ -21,13 +21,11 @@ TRANSPORTS = pytest.mark.parametrize("transports", [WEBSOCKET, POLLING, UPGRADED
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Signs the certificate of the server that speaks TLS."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @contextmanager
 def gunicorn() -> Iterator[Served]:
-    """gunicorn with its own gevent worker."""
     application = "tests.support.chat:application('headgate')"
     with commanded(
         lambda address: [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", address, "--no-control-socket", application]
@@ -37,7 +35,6 @@ def gunicorn() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def chats(authority: Authority) -> Iterator[dict[str, Served]]:
-    """Every server, started beside each other."""
     ways = {kind: serving(kind) for kind in ("stock", "headgate", "pywsgi")}
     ways |= {"tls": serving("tls", *authority.issue("127.0.0.1")), "gunicorn": gunicorn()}
     with ExitStack() as stack, ThreadPoolExecutor() as pool:
@@ -89,5 +86,4 @@ def test_a_client_that_reads_gets_every_burst(chats: dict[str, Served], kind: st
 
 
 def test_a_websocket_is_carried_under_tls(chats: dict[str, Served], authority: Authority) -> None:
-    """Bursts and large messages, both ways, in order."""
     talk_over_tls(chats["tls"].url, authority.ca_file)

@@ -49,8 +49,6 @@ def gunicorn(worker: str, application: str, *, tls: bool = False) -> Way:
 
 
 def flask_run(kind: str, *, tls: bool = False, env: dict[str, str] | None = None) -> Way:
-    """Return a way to serve: `socketio.run`."""
-
     def serve(authority: Authority) -> AbstractContextManager[Served]:
         certificate = authority.issue("127.0.0.1") if tls else ()
         return commanded(
@@ -80,13 +78,11 @@ WORKS: dict[str, Way] = {
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Signs certificates."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
 def on_stock() -> Iterator[dict[tuple[str, ...], dict[str, Told]]]:
-    """The messages of python-socketio's own server to all."""
     with serving("stock") as stock:
         yield {transports: evening(stock.url, transports) for transports in (WEBSOCKET, POLLING, UPGRADED)}
 
@@ -95,7 +91,6 @@ def on_stock() -> Iterator[dict[tuple[str, ...], dict[str, Told]]]:
 def test_the_chat_is_the_same_as_on_python_socketio(
     way: Way, authority: Authority, on_stock: dict[tuple[str, ...], dict[str, Told]]
 ) -> None:
-    """Over every transport."""
     with way(authority) as served:
         if served.url.startswith("https"):
             talk_over_tls(served.url, authority.ca_file)

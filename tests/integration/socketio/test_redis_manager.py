@@ -16,7 +16,6 @@ LOBBY = "lobby"
 
 
 def told(guest: Guest, event: str) -> list[tuple[Any, ...]]:
-    """Return a guest's messages by events of this name."""
     return [arguments for name, arguments in guest.told if name == event]
 
 

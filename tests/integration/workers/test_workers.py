@@ -43,7 +43,6 @@ OPEN = {"subscriptions": [{"pattern": "orders.#"}]}
 
 
 def get(url: str, body: bytes | None = None, kind: str = "text/plain") -> str:
-    """Return an answer's text, over a separate connection."""
     request = urllib.request.Request(url, data=body, headers={"Connection": "close", "Content-Type": kind})
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
@@ -53,7 +52,6 @@ def get(url: str, body: bytes | None = None, kind: str = "text/plain") -> str:
 
 
 def get_over(path: Path, target: str) -> str:
-    """Return an answer, its head too, over a Unix socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(DEADLINE_S)
         connection.connect(str(path))
@@ -85,7 +83,6 @@ def wait_for(client: RawClient, condition: Callable[[RawClient], Any], what: str
 
 
 def serving(url: str) -> dict[int, int]:
-    """The process of each worker that serves and is well."""
     return {each["worker"]: each["process"] for each in health(url)["workers"] if each.get("ready")}
 
 
@@ -314,7 +311,6 @@ class GunicornProcess(GatewayProcess):
         self.command = (sys.executable, "-m", "gunicorn", *arguments, "--no-control-socket")
 
     def start(self, deadline_s: float = DEADLINE_S) -> GatewayProcess:
-        """Start it, and wait for nothing."""
         self._launch()
         return self
 
@@ -433,7 +429,6 @@ def test_a_worker_ends_although_its_application_discards_the_exception_of_the_si
 
 
 def test_a_backlog_that_was_set_is_left(shop_folder: Path, redis_url: str) -> None:
-    """By gunicorn's own option."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=77)
     with listening as listener, on_a_port(shop_folder, redis_url, listener, "--backlog", "77"):
         assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
@@ -471,7 +466,6 @@ def test_a_request_is_answered_by_a_process_that_ends(tmp_path: Path, redis_url:
 
 @pytest.mark.parametrize("workers", ["0", "-1", "257", "many", "1.5"])
 def test_a_number_of_workers_that_is_none_is_one_clear_line(workers: str) -> None:
-    """It names the setting, and the expected value."""
     done = CliRunner().invoke(main, ["serve", "--workers", workers])
     assert done.exit_code == 1
     assert f"HEADGATE_WORKERS={workers}: expected a whole number from 1 to 256, or auto" in done.stderr.replace("'", "")

@@ -33,7 +33,6 @@ def near_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fault_of(world: World, steps: int) -> Exception | None:
-    """Return the fault of a history, if there is one."""
     try:
         world.run(steps)
     except Exception as error:  # noqa: BLE001 - a fault of the feed may raise anything

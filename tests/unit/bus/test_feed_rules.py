@@ -50,11 +50,9 @@ class Gateway:
 
     @property
     def offsets(self) -> list[int | None]:
-        """The offsets of all events that were delivered."""
         return [event[1] for kind, *rest in self.told if kind == "deliver" for event in rest[0]]
 
     def only(self, *kinds: str) -> list[tuple[Any, ...]]:
-        """The messages of these kinds, in order."""
         return [entry for entry in self.told if entry[0] in kinds]
 
     def connect(self) -> None:

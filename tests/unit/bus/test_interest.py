@@ -28,17 +28,14 @@ PATTERNS = st.lists(st.sampled_from([*WORDS, "*", "#"]), min_size=1, max_size=4)
 
 
 def topic_source(topic: str) -> Source:
-    """The source of one topic."""
     return b"subscribe", channel(N, topic).encode()
 
 
 def glob(text: str) -> Source:
-    """The source of all topics of a glob."""
     return b"psubscribe", channel(N, text).encode()
 
 
 def user(name: str) -> Source:
-    """The source of a user's logged events."""
     return b"subscribe", user_channel(N, name).encode()
 
 
@@ -413,7 +410,6 @@ def test_a_cluster_that_allows_nothing_else_gives_the_feed_channel() -> None:
 
 
 def flat(sources: Iterable[Source], **options: bool) -> list[tuple[bytes, ...]]:
-    """The commands, sorted."""
     return sorted(by_command(sources, **options))
 
 

@@ -40,7 +40,6 @@ EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], 
 
 
 def counted(name: str, **labels: str) -> float:
-    """Return the value of a metric of the namespace."""
     return REGISTRY.get_sample_value(f"headgate_{name}", {"namespace": NAMESPACE, **labels}) or 0.0
 
 
@@ -99,7 +98,6 @@ def test_fences_have_time_for_a_far_redis_until_one_shows_that_it_is_near(model_
 
 
 def test_a_listener_that_is_held_waits_each_time_before_it_hands_on_what_has_arrived(model_bus: StartModelBus) -> None:
-    """Then everything comes, in order."""
     bus = model_bus("#")
     first, second = bus.clock.signal(), bus.clock.signal()
     bus.bus.hold(first.wait)
@@ -582,5 +580,4 @@ def test_a_listener_that_is_closed_behind_an_expedited_fence_ends_at_once(model_
 
 
 def ended(bus: ModelBus) -> bool:
-    """Whether both greenlets have ended."""
     return all(greenlet.ready() for greenlet in bus.bus._greenlets)  # type: ignore[attr-defined]

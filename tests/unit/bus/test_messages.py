@@ -15,7 +15,6 @@ ON_CHANNEL, ON_GLOB = [b"message", ORDERS, b"0"], [b"pmessage", b"orders.*", ORD
 
 @pytest.fixture
 def messages() -> Messages:
-    """The messages of a connection that begins."""
     return Messages(NAMESPACE, 64)
 
 

@@ -8,7 +8,6 @@ from tests.support.small_redis import SmallRedis
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
-    """The Redis that each command finds."""
     server = SmallRedis()
     monkeypatch.setenv("HEADGATE_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setattr(client, "open_client", lambda *_, **__: server.client())

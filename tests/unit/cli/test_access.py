@@ -42,7 +42,6 @@ def test_a_token_says_who_may_do_what_and_for_how_long() -> None:
     ],
 )
 def test_a_token_that_cannot_be_made_is_one_clear_line(arguments: tuple[str, ...], secret: str | None, says: str) -> None:
-    """Exit code 1; the secret is not shown."""
     result = run(*arguments, secret=secret)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("headgate: ")

@@ -111,14 +111,12 @@ def test_faults_are_bounded_and_counted(publisher: Recording) -> None:
 
 
 def test_what_redis_refuses_is_named_by_its_line_and_the_others_are_published(publisher: Recording) -> None:
-    """It is no transaction."""
     outcome = Bulk(publisher).publish([*lines(1), b'{"topic":"refused.a","data":1}\n', *lines(1)])
     assert (outcome.published, outcome.refused) == (2, 1)
     assert outcome.faults == [LineFault(2, "the bus refused: no")]
 
 
 def test_without_redis_it_says_from_which_line_on_to_go_on(publisher: Recording) -> None:
-    """And goes on there."""
     publisher.fails_at = 2
     with pytest.raises(FileFault, match=f"line {MAX_BATCH_EVENTS + 1} and later: the bus is unavailable: gone") as raised:
         Bulk(publisher).publish(lines(MAX_BATCH_EVENTS + 10))

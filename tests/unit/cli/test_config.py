@@ -15,7 +15,6 @@ SECRET = "a secret of the tests, 0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a configuration file and an application."""
     settings = 'port = 9000\nmax_clients = 5\nqueue_frames = 3\nallowed_origins = ["https://a"]\n'
     (tmp_path / "headgate.toml").write_text(f"[settings]\n{settings}")
     (tmp_path / "configured.py").write_text(
@@ -33,7 +32,6 @@ def show(*arguments: str, **environment: str) -> Result:
 
 
 def test_each_setting_has_the_origin_that_wins() -> None:
-    """Default, Flask, file, environment, option, in this order."""
     environment = {"HEADGATE_QUEUE_FRAMES": "4", "HEADGATE_PORT": "9001"}
     shown = show("configured:app", "--port", "9002", "--json", **environment)
     assert shown.stderr.startswith("headgate: HEADGATE_WORKERS in app.config comes too late, as `headgate serve` needs it before")
@@ -79,7 +77,6 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_name_that_nobody_knows_is_told_with_the_nearest_right_one(folder: Path) -> None:
-    """Every fault at once; exit code 1."""
     (folder / "headgate.toml").write_text("[settings]\nmax_client = 5\nport = -1\n")
     result = show()
     assert (result.exit_code, result.stdout) == (1, "")
@@ -88,14 +85,12 @@ def test_a_name_that_nobody_knows_is_told_with_the_nearest_right_one(folder: Pat
 
 
 def test_what_is_no_application_is_one_line() -> None:
-    """With exit code 1, as for `headgate serve`."""
     result = show("json:dumps")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert result.stderr.startswith("headgate: invalid request: 'json:dumps' needs arguments")
 
 
 def test_a_service_link_is_no_origin_of_a_setting() -> None:
-    """`HEADGATE_PORT=tcp://…` is the orchestrator's."""
     shown = CliRunner().invoke(main, ["config", "show", "--json"], env=SERVICE_LINKS)
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["settings"]["HEADGATE_PORT"] == {"value": 9000, "origin": "file"}

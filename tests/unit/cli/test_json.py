@@ -61,7 +61,6 @@ def has(command: click.Command, option: str) -> bool:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_json(name: str) -> None:
-    """Those of groups too."""
     assert has(COMMANDS[name], "--json") == (name not in WITHOUT)
 
 
@@ -78,7 +77,6 @@ def test_a_fault_is_one_object_on_standard_error(name: str) -> None:
 
 
 def test_a_token_comes_with_its_user_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that never meets Redis."""
     monkeypatch.setenv("HEADGATE_TOKEN_SECRET", "a secret of thirty-two bytes or more, for tests")
     found = json.loads(CliRunner().invoke(main, ["token", "--user", "ann", "--ttl", "5m", "--json"]).stdout)
     assert (found["user"], found["expires_in_s"], found["token"].count(".")) == ("ann", 300, 2)

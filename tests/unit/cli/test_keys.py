@@ -56,7 +56,6 @@ def test_an_expired_key_is_listed_as_one(server: SmallRedis) -> None:
 
 
 def test_a_key_as_json_has_what_a_program_needs(server: SmallRedis, audited: Lines) -> None:
-    """On one line, which is all of standard output."""
     told = json.loads(run("create", "board", "--scope", "read:#", "--json").stdout)
     assert told["key"].startswith(f"hgk_{told['id']}_")
     assert (told["name"], told["namespaces"], told["expires"]) == ("board", None, None)

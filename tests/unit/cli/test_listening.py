@@ -30,7 +30,6 @@ def test_sockets_for_another_process_are_not_ours() -> None:
 
 
 def test_the_socket_that_was_passed_is_taken(listener: socket.socket) -> None:
-    """With its address; no child inherits it."""
     passed = systemd.passed_socket({**OURS, "LISTEN_FDS": "1"})
     assert passed is not None
     with passed:
@@ -42,7 +41,6 @@ def test_the_socket_that_was_passed_is_taken(listener: socket.socket) -> None:
     ("count", "says"), [("x", "LISTEN_FDS='x': expected a number"), ("", "LISTEN_FDS=''"), ("-1", "expected a number of sockets")]
 )
 def test_a_number_that_is_none_is_one_clear_line(count: str, says: str) -> None:
-    """It names the variable."""
     with pytest.raises(InvalidRequest, match=says):
         systemd.passed_sockets({**OURS, "LISTEN_FDS": count})
 

@@ -28,6 +28,5 @@ def test_an_offset_a_time_ago_and_a_time_are_understood(text: str, since: int | 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "10 m", "10y", "2023-13-01", "9999999999999999"])
 def test_anything_else_is_wrong_usage(text: str) -> None:
-    """With the expected form."""
     with pytest.raises(click.BadParameter, match="expected an offset such as 1200"):
         read_since(text, NOW_S)

@@ -63,7 +63,6 @@ def test_every_command_of_the_table_is_there_and_has_help(name: str) -> None:
 
 
 def test_help_lists_the_commands_and_an_unknown_one_is_wrong_usage() -> None:
-    """Exit code 2, as every command line does."""
     listed = CliRunner().invoke(main, ["--help"]).stdout
     assert all(f"  {name} " in listed for names in _SECTIONS.values() for name in names)
     assert all(f"\n{section}:\n" in listed for section in _SECTIONS)
@@ -73,7 +72,6 @@ def test_help_lists_the_commands_and_an_unknown_one_is_wrong_usage() -> None:
 @pytest.mark.parametrize("words", [[], ["keys"], ["dead-letters"], ["consumers"], ["schemas"], ["config"]])
 @pytest.mark.parametrize("columns", ["40", "80"])
 def test_help_cuts_no_sentence(words: list[str], columns: str) -> None:
-    """A sentence too long for a line goes on in the next one."""
     assert "..." not in CliRunner().invoke(main, [*words, "--help"], env={"COLUMNS": columns}).stdout.replace("[ARGS]...", "")
 
 

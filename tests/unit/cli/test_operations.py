@@ -97,7 +97,6 @@ def test_each_client_is_one_line_that_is_safe_on_a_terminal() -> None:
 
 
 def test_no_more_are_printed_than_asked_for() -> None:
-    """And it is said how many there are."""
     run = headgate("clients", "--limit", "1")
     assert len(run.stdout.splitlines()) == 1
     assert run.stderr == "3 clients, 1 shown\n"
@@ -105,7 +104,6 @@ def test_no_more_are_printed_than_asked_for() -> None:
 
 
 def test_one_session_is_printed_with_all_its_patterns() -> None:
-    """An unknown session is a fault."""
     assert "[a b c d and 1 more]" in headgate("clients", "--session", "s1").stdout
     run = headgate("clients", "--session", "none")
     assert (run.exit_code, run.stdout) == (1, "")
@@ -114,7 +112,6 @@ def test_one_session_is_printed_with_all_its_patterns() -> None:
 
 @pytest.mark.parametrize("command", [("clients",), ("disconnect", "--user", "ana"), ("regrant", "ana")])
 def test_a_gateway_that_did_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """It is named, after the answers of the others."""
     monkeypatch.setattr(Clients, "silent", ("web2/9",))
     run = headgate(*command)
     assert run.exit_code == 1
@@ -131,7 +128,6 @@ def test_a_gateway_that_did_not_answer_for_one_page_is_a_fault(monkeypatch: pyte
 
 
 def test_a_disconnect_says_how_many_and_who_wanted_it() -> None:
-    """For the audit log of the gateways."""
     assert headgate("disconnect", "--user", "ana", "--reason", "stuck").stdout == "disconnected 2 clients\n"
     (wish,) = Clients.wishes
     assert (wish["user"], wish["session"], wish["reason"]) == ("ana", None, "stuck")
@@ -150,7 +146,6 @@ def test_each_user_is_one_line_that_is_safe_on_a_terminal() -> None:
 
 
 def test_an_empty_topic_says_so_to_people_only() -> None:
-    """On standard error."""
     redis = ("--redis", "redis://127.0.0.1:1")
     run = headgate("presence", "rooms.8", *redis)
     assert (run.stdout, run.stderr) == ("", "nobody is in rooms.8\n")

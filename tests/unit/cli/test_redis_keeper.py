@@ -24,7 +24,6 @@ class World:
 
     @property
     def pauses(self) -> list[float]:
-        """The waits before each start."""
         return self.waits[1::2]
 
     def wait(self) -> None:
@@ -50,13 +49,11 @@ def test_a_server_that_has_died_is_started_again() -> None:
 
 
 def test_a_server_that_starts_by_itself_is_left_alone() -> None:
-    """As after `crash`."""
     world = World(1.0, starts_itself=True)
     assert (world.starts, world.waits) == (0, [POLL_S])
 
 
 def test_a_server_that_cannot_start_is_tried_ever_more_seldom() -> None:
-    """Up to a longest pause; and it is started when it can be."""
     world = World(1.0, *[0.0] * 12, refused_starts=12)
     assert world.pauses[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
     assert (world.pauses[-1], world.is_running) == (LAST_PAUSE_S, True)

@@ -11,7 +11,6 @@ from tests.support.schema_files import write
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with schemas."""
     write(tmp_path / "schemas", {"a.b.json": {"type": "object", "properties": {"n": {"type": "integer"}}}})
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -62,7 +61,6 @@ def test_the_folder_is_the_one_that_is_named_else_that_of_the_setting(here: Path
     ],
 )
 def test_a_fault_is_one_line(here: Path, arguments: tuple[str, ...], told: str) -> None:
-    """And exit code 1."""
     (here / "empty").mkdir()
     result = run(*arguments)
     assert (result.exit_code, result.stderr) == (1, f"headgate: {told}\n")

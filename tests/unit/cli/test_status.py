@@ -51,7 +51,6 @@ def test_a_watch_shows_the_rate_since_the_last_look(capsys: pytest.CaptureFixtur
 
 
 def test_redis_that_is_away_is_one_line_or_one_object() -> None:
-    """Exit code 1 either way."""
     nowhere = ("--redis", "redis://127.0.0.1:1")
     said = CliRunner().invoke(main, ["status", *nowhere])
     assert (said.exit_code, said.stdout) == (1, "")

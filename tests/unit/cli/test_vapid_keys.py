@@ -64,7 +64,6 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
 
 def test_json_has_the_keys_and_never_the_private_one_beside_a_file(tmp_path: Path) -> None:
-    """A program reads one object, as from every command."""
     printed = json.loads(CliRunner().invoke(main, ["vapid-keys", "--json"]).stdout)
     assert set(printed) == {"public_key", "private_key"}
     path = tmp_path / "push.env"

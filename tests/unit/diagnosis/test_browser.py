@@ -174,7 +174,6 @@ def test_a_lost_session_of_a_long_poll_is_a_warning(has_joined: bool) -> None:
 
 
 def test_a_refusal_has_its_code() -> None:
-    """Of the client, and of its request."""
     refused = Scripted({"40/n,": ['44/n,{"message":"no token","data":{"code":"unauthorized","message":"no token"}}']})
     with pytest.raises(NotConnected, match="no token") as raised:
         refused.join({})
@@ -223,5 +222,4 @@ def test_who_says_nothing_is_not_waited_for() -> None:
     ],
 )
 def test_a_broken_connection_is_told_in_a_few_words(error: Exception, why: str) -> None:
-    """None of them is a trace."""
     assert reason_of(error) == why

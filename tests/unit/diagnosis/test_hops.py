@@ -32,6 +32,5 @@ def test_a_hop_has_its_time_from_publish_on(name: str, at_s: float | None, line:
 
 
 def test_without_redis_nothing_is_sent() -> None:
-    """One fault, and its remedy."""
     [found] = doctor(0.5).send(SmallRedis().client(), "redis://127.0.0.1:1", PROBE, {})
     assert (found.name, found.verdict) == ("bus", Verdict.FAULT)

@@ -13,7 +13,6 @@ HERE = f"{socket.gethostname()}/7"
 
 
 def look(proc: Path, *loads: Load) -> dict[str, CheckResult]:
-    """Return the findings by name."""
     return {finding.name: finding for finding in check_machine({str(place): load for place, load in enumerate(loads)}, proc)}
 
 
@@ -21,7 +20,6 @@ def look(proc: Path, *loads: Load) -> dict[str, CheckResult]:
     ("text", "verdict"), [("4096\n", Verdict.OK), ("128\n", Verdict.WARNING), ("many", Verdict.UNKNOWN), (None, Verdict.UNKNOWN)]
 )
 def test_the_queue_of_new_connections_is_looked_at_where_there_is_one(tmp_path: Path, text: str | None, verdict: Verdict) -> None:
-    """Linux alone has it there."""
     if text is not None:
         (tmp_path / "sys/net/core").mkdir(parents=True)
         (tmp_path / "sys/net/core/somaxconn").write_text(text)
@@ -55,7 +53,6 @@ def test_the_shell_counts_only_where_no_gateway_runs_here(tmp_path: Path) -> Non
     ],
 )
 def test_a_clock_that_is_off_is_named_with_what_it_spoils(skew_s: float, verdict: Verdict, says: str) -> None:
-    """Each with a command to run."""
     [found] = check_clocks(skew_s, {})
     assert (found.name, found.verdict) == ("clock of this machine", verdict)
     assert found.text.startswith(says)

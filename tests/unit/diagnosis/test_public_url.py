@@ -114,7 +114,6 @@ def test_a_servers_certificate_is_held_to_what_browsers_want(
 
 
 def test_where_nobody_listens_tls_is_a_fault() -> None:
-    """In one line."""
     [found] = PublicUrl("https://127.0.0.1:1", "n", {}, idle_s=0, timeout_s=60)._tls()
     assert (found.verdict, found.text) == (Verdict.FAULT, "connection refused")
     assert "--url" in (found.fix or "")

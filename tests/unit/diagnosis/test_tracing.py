@@ -137,7 +137,6 @@ def at_mail() -> AtConsumer:
 
 
 def test_an_epoch_is_that_in_which_the_offset_was_written() -> None:
-    """By the lineage."""
     assert [epoch_of(LINEAGE, offset) for offset in (1, 10, 11, 99)] == ["e1", "e1", "e2", "e2"]
 
 
@@ -202,7 +201,6 @@ def test_the_words_of_a_gateway_in_every_epoch_that_has_the_event_are_added(answ
 
 
 def test_a_consumer_stands_where_the_task_is(answers: Answers) -> None:
-    """In the order in which a task goes on."""
     assert at_mail() == AtConsumer("mail", "done")
     answers.letters = [DeadLetter(f"{number}-0", 0, "gave_up", "no answer", TASK) for number in range(3)]
     assert at_mail() == AtConsumer("mail", "dead", 3, "gave_up: no answer")

@@ -62,7 +62,6 @@ def decode(message: bytes, limit: int = 65536) -> Event:
     st.integers(1, 10**15),
 )
 def test_an_encoded_event_is_decoded_unchanged(value: Any, event_id: str, time_ms: int, epoch: str, offset: int) -> None:
-    """A round trip changes nothing, the payload's bytes included."""
     payload = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     event = Event("orders.42", payload, event_id, time_ms, epoch, offset)
 

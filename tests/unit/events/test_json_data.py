@@ -134,13 +134,11 @@ def names() -> dict[str, Any]:
 
 
 def test_the_page_has_both_tables() -> None:
-    """The tests below read them."""
     assert (len(PUBLISHED), len(REFUSED)) == (15, 14)
 
 
 @pytest.mark.parametrize(("expression", "text"), PUBLISHED)
 def test_a_value_is_published_as_the_page_says(expression: str, text: str) -> None:
-    """A page gets the text."""
     assert encode_data(eval(expression, names())).decode() == text
 
 

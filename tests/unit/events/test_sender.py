@@ -47,7 +47,6 @@ def test_an_api_key_is_no_user() -> None:
 
 @pytest.mark.parametrize("origin", [PARENT, f"{PARENT} =ana", "- =ana"])
 def test_a_header_ends_with_a_trace_a_sender_or_both(origin: str) -> None:
-    """The event has each of them."""
     event = decode_message("a.b", f"hg1 0123456789abcdef 7 9 x:1 {origin}\n1".encode(), 99, 0)
     assert (event.traceparent, event.by) == (PARENT if PARENT in origin else None, "ana" if "=" in origin else None)
 

@@ -66,7 +66,6 @@ def test_an_invalid_topic_is_refused(topic: str) -> None:
 
 @pytest.mark.parametrize("pattern", GOLDEN["valid_patterns"])
 def test_a_valid_pattern_is_a_pattern(pattern: str) -> None:
-    """Wildcards are whole words, anywhere."""
     assert check_pattern(pattern) == pattern
     assert is_wildcard(pattern) == bool(set(pattern) & {"*", "#"})
 
@@ -80,7 +79,6 @@ def test_an_invalid_pattern_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("name", [None, 7, b"orders", ["a"], True])
 def test_only_strings_are_names(name: object) -> None:
-    """Anything but a string is refused, whatever it looks like."""
     with pytest.raises(InvalidTopic):
         check_topic(name)
     with pytest.raises(InvalidPattern):
@@ -153,12 +151,10 @@ def test_the_normal_form_matches_the_same_topics(pattern: str) -> None:
     ],
 )
 def test_a_probe_is_known_by_its_topic(name: str, is_one: bool) -> None:
-    """That of all, or a user's own."""
     assert is_probe(name) is is_one
 
 
 def test_the_probe_of_a_user_is_the_users_own() -> None:
-    """No other page sees it."""
     assert probe_topic("ana") == "users.ana.headgate-probe"
     assert is_probe(probe_topic("ana"))
     assert is_probe(probe_topic(None))

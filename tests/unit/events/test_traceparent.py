@@ -57,7 +57,6 @@ def test_a_malformed_one_is_dropped_and_counted(text: object) -> None:
 
 
 def test_its_parts_are_numbers() -> None:
-    """The flag for sampled is the lowest bit."""
     assert ids_of(PARENT) == (int(TRACE, 16), int(SPAN, 16), 1)
     assert [is_sampled(f"00-{TRACE}-{SPAN}-0{flags}") for flags in range(4)] == [False, True, False, True]
 
@@ -80,7 +79,6 @@ def test_a_message_with_one_is_the_same_event() -> None:
 
 
 def test_an_entry_with_one_is_the_same_event() -> None:
-    """As it comes from the log."""
     fields = {b"topic": b"a", b"id": b"id", b"time": b"1", b"data": b"{}", b"traceparent": PARENT.encode()}
     event = read_entry(5, fields, 65536).event
     assert event is not None

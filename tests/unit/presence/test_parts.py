@@ -23,7 +23,6 @@ from tests.support.presence_world import Page
 
 
 def entry(connections: int = 1, since_ms: int = 10, changed_ms: int = 10, meta: str | None = None) -> Entry:
-    """Return a process's word about a user."""
     return Entry(connections, since_ms, changed_ms, meta)
 
 
@@ -113,7 +112,6 @@ def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_
 
 
 def message(write: Any) -> list[Any]:
-    """Return the message of a write."""
     return list(json.loads(write.message))
 
 
@@ -198,24 +196,20 @@ def load(room: Room, found: Found, now_s: float = 0.0, in_touch_since_s: float |
 
 
 def names(room: Room) -> list[str]:
-    """Return the users in the room."""
     return [member[0] for member in room.part(None)["members"]]
 
 
 def room_here() -> Room:
-    """Return a room that has not been read."""
     return Room("n", "t", "p1", "p1.1")
 
 
 def live_room() -> Room:
-    """Return a room that has read a topic without members."""
     room = room_here()
     assert load(room, {})
     return room
 
 
 def write_of(process: str, before: int, number: int, count: int, puts: list[Any], takes: list[str] | None = None) -> bytes:
-    """Return a message."""
     return json.dumps([process, before, number, count, puts, takes or []]).encode()
 
 
@@ -332,7 +326,6 @@ def test_a_difference_has_a_size() -> None:
 
 
 def rooms_of(max_topics: int = 2, max_members: int = 2) -> Rooms:
-    """Return rooms without Redis."""
     return Rooms("n", Settings(max_presence_topics=max_topics, max_presence_members=max_members))
 
 

@@ -19,7 +19,6 @@ USERS = ("ana", "ben", "eve", "ida")
 
 
 def histories() -> Iterator[Random]:
-    """Yield a source of random choices for each history."""
     alone = os.environ.get("HEADGATE_HISTORY")
     for number in range(HISTORIES) if alone is None else (int(alone),):
         random = Random(number)
@@ -31,7 +30,6 @@ def histories() -> Iterator[Random]:
 
 
 def counts(page: Page) -> dict[str, int]:
-    """Return the users on a page: user → connections."""
     assert page.members is not None
     return {user: member[0] for user, member in page.members.items()}
 
@@ -47,7 +45,6 @@ def all_show_the_truth(world: World) -> None:
 
 
 def step(world: World, random: Random) -> None:
-    """Let one thing happen somewhere."""
     process = random.choice(world.processes)
     pages = list(process.pages.values())
     what = random.randrange(16)
@@ -119,7 +116,6 @@ class Watch:
         self.events: list[str] = []
 
     def absent(self, user: str) -> None:
-        """A connection of a user has ended."""
         if user not in self.world.truth():
             self.absent_s.setdefault(user, self.world.now_s)
 
@@ -132,13 +128,11 @@ class Watch:
             self.may_leave_s[user] = world.now_s
 
     def present(self, user: str) -> None:
-        """A user has a connection again."""
         since_s = self.absent_s.pop(user, None)
         if since_s is not None and self.world.now_s - since_s >= GRACE_S - 0.5:
             self.may_leave_s[user] = self.world.now_s
 
     def look(self) -> None:
-        """Check everything."""
         world = self.world
         for user, since_s in self.absent_s.items():
             if world.now_s - since_s >= GRACE_S - 0.5:
@@ -177,7 +171,6 @@ def test_nobody_is_told_to_leave_for_what_redis_has_lost() -> None:
 
 
 def outages(random: Random) -> None:
-    """Try one history."""
     world = World(4)
     watch = Watch(world)
     for process in world.processes[:2]:

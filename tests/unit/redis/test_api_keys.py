@@ -26,7 +26,6 @@ def test_a_key_counts_until_it_is_revoked() -> None:
 
 
 def test_what_was_put_there_by_hand_is_no_key() -> None:
-    """Whatever it says."""
     server = SmallRedis()
     for field, value in (("k1", "no JSON"), ("k2", '{"id":"k2"}'), ("k3", b'{"id":"\xff"}')):
         server.execute_command("HSET", API_KEYS, field, value)
@@ -37,7 +36,6 @@ def test_what_was_put_there_by_hand_is_no_key() -> None:
 
 
 def test_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit has a name."""
     monkeypatch.setattr(api_keys, "MAX_KEYS", 1)
     client = SmallRedis().client()
     add(client, KEY)

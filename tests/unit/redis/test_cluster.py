@@ -81,7 +81,6 @@ def test_each_node_has_the_credentials_and_options_of_the_url(url: str, plain: s
 
 
 def test_an_address_shows_no_secret() -> None:
-    """Not in a log, nor as the name of its database."""
     url = "redis+cluster://u:hunter2@h1:1,h2:2"
     assert redacted_address(url) == "the Cluster of h1:1, h2:2"
     assert database(open_client(url)) == "the Cluster of h1:1, h2:2/0"
@@ -115,7 +114,6 @@ def test_the_braces_of_a_key_are_its_slot() -> None:
 
 
 def test_an_announced_host_that_is_unknown_is_that_of_the_node_asked() -> None:
-    """Empty, `?` or none."""
     reply = [[at, at, [host, 7, b"id"], [b"replica", 8, b"id"]] for at, host in enumerate((b"", b"?", None, b"h"))]
     assert [owner for _, _, owner in read_slots(reply, A)] == [("a", 7), ("a", 7), ("a", 7), ("h", 7)]
 
@@ -233,7 +231,6 @@ def test_nodes_without_slots_are_passed_over() -> None:
 
 
 def test_nothing_there_is_one_clear_error() -> None:
-    """A client of a Cluster with nodes that refuse connections says so, with its seeds."""
     client = open_client("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout_s=1)
     with pytest.raises(
         BusUnavailable, match=r"the Cluster of 127\.0\.0\.1:1, 127\.0\.0\.1:2: none of its nodes answers"

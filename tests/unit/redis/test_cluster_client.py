@@ -24,8 +24,6 @@ HIGH = next(f"k{number}" for number in range(100) if slot_of(f"k{number}") >= HA
 
 
 class ScriptedConnection:
-    """A connection of a ScriptedNode."""
-
     def __init__(self, answer: Callable[..., Any]) -> None:
         self._answer = answer
         self._sent: list[tuple[Any, ...]] = []
@@ -125,7 +123,6 @@ def test_moved_without_a_class_of_its_own_is_followed(world: World) -> None:
 
 
 def test_an_empty_host_in_moved_is_that_of_the_node_asked(world: World) -> None:
-    """As in CLUSTER SLOTS."""
     world.nodes["a", 9] = ScriptedNode(("a", 9))
     world.nodes[A].answers = [redis.exceptions.MovedError(f"{slot_of(LOW)} :9")]
     assert world.client.run("GET", LOW) == b"OK"
@@ -133,7 +130,6 @@ def test_an_empty_host_in_moved_is_that_of_the_node_asked(world: World) -> None:
 
 
 def test_a_slot_that_goes_round_and_round_is_given_up(world: World) -> None:
-    """After three more attempts; nothing has run."""
     world.nodes[A].answers = [moved(LOW, B)] * 4
     world.nodes[B].answers = [moved(LOW, A)] * 4
     with pytest.raises(BusUnavailable, match="moves from node to node") as caught:
@@ -222,7 +218,6 @@ def test_nodes_that_left_are_given_up(world: World) -> None:
 
 
 def test_closing_ends_every_node(world: World) -> None:
-    """A later command opens new ones."""
     with world.client as client:
         assert len(client.primaries()) == 2
         assert client.node_of(HIGH) is world.nodes[B]  # type: ignore[comparison-overlap]
@@ -245,7 +240,6 @@ def info(version: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_oldest_node_counts(world: World) -> None:
-    """A node below the oldest version is refused, with its address."""
     world.nodes[A].answers = [info("9.1.2")]
     world.nodes[B].answers = [info("8.0.10")]
     assert check_server(world.client) == ("Valkey", "8.0.10")

@@ -6,7 +6,6 @@ from headgate.redis.durability import GONE_S, Replicas, count_online, read_durab
 
 
 def info(*states: str, line: str = "one") -> dict[str, Any]:
-    """A reply to INFO replication."""
     replicas = {f"slave{number}": {"ip": "::1", "port": 1, "state": state} for number, state in enumerate(states)}
     return {"role": "master", "connected_slaves": len(states), "master_replid": line, **replicas}
 

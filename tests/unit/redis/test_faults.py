@@ -38,7 +38,6 @@ def test_a_word_inside_a_text_is_no_code(text: str) -> None:
 def test_a_refusal_of_our_function_is_the_named_error(
     sent: str, kind: type[errors.HeadgateError], parts: dict[str, object]
 ) -> None:
-    """With the parts that it sent."""
     error = reply(f"HEADGATE {sent}")
     assert type(error) is kind
     assert error.parts == parts
@@ -103,7 +102,6 @@ def test_a_server_without_room_for_another_connection_has_an_advice() -> None:
 
 
 def test_a_fault_without_a_usual_remedy_has_no_advice() -> None:
-    """One line."""
     error = redis.ResponseError("ERR something else")
     assert len(translate(error).lines()) == 1
 

@@ -51,7 +51,6 @@ def test_pages_that_stay_too_old_are_refused_and_the_client_tries_again() -> Non
     st.lists(st.tuples(st.sampled_from(["e0", "e1", "e2", "e3"]), st.integers(0, 20)), min_size=4, max_size=4), st.integers(0, 20)
 )
 def test_whatever_servers_answer_no_item_is_taken_away(answers: list[tuple[str, int]], least: int) -> None:
-    """The page holds the known items, or there is none."""
     try:
         taken = read_current(reading(*(page(*each) for each in answers)), least, E2, lambda _: None)
     except BusUnavailable:

@@ -48,7 +48,6 @@ def explore(world: World, depth: int) -> int:
 
 
 def run(seed: int, rules: frozenset[str] = ALL_RULES) -> None:
-    """One random history, with its weights, and its end."""
     random_ = random.Random(seed)
     world = World(rules) if seed % 2 else in_use(rules)
     steps = world.steps()

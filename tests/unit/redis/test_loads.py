@@ -12,7 +12,6 @@ from tests.support.small_redis import SmallRedis
 
 @pytest.fixture
 def server() -> SmallRedis:
-    """An empty one."""
     return SmallRedis()
 
 
@@ -59,7 +58,6 @@ def test_a_wish_is_heard_until_it_is_old(server: SmallRedis) -> None:
 
 @pytest.mark.parametrize("per_s", [0, -1, 1001, float("nan")])
 def test_a_rate_that_cannot_be_is_refused(server: SmallRedis, per_s: float) -> None:
-    """Before Redis is asked."""
     with pytest.raises(InvalidRequest, match="per second"):
         loads.request(server.client(), per_s)
     assert server.asked == []

@@ -26,7 +26,6 @@ BAD: dict[str, dict[bytes, bytes]] = {
 
 
 def test_a_good_entry_is_its_event() -> None:
-    """With the offset of its place in the log."""
     entry = read_entry(7, GOOD, 65536)
     assert entry.error is None
     assert entry.event is not None

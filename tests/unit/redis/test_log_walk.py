@@ -24,7 +24,6 @@ class Reader:
         self.beliefs = Beliefs(self.start.offset)
 
     def read(self, log: ModelLog) -> bool:
-        """Read a page; return whether there was anything to do."""
         head = log.head()
         gap = self.walk.follow(head)
         if gap is not None:
@@ -38,7 +37,6 @@ class Reader:
         return True
 
     def read_all(self, log: ModelLog) -> None:
-        """Read up to the end; each page brings it further."""
         for _ in range(log.offset + 3):
             if not self.read(log):
                 return

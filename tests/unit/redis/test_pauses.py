@@ -55,7 +55,6 @@ def test_replies_that_come_flat_are_read_as_pairs(server: SmallRedis) -> None:
 
 
 def test_a_member_stands_for_its_namespace() -> None:
-    """Of a name that a namespace can have."""
     assert namespace_of(namespace_member("shop")) == "shop"
     assert namespace_of(CONNECTS) is None
     with pytest.raises(UnknownNamespace):
@@ -64,7 +63,6 @@ def test_a_member_stands_for_its_namespace() -> None:
 
 @pytest.mark.parametrize("for_s", [0, -1, MAX_PAUSED_S + 1, 1.5, "60", True])
 def test_a_time_that_cannot_be_is_refused(server: SmallRedis, for_s: Any) -> None:
-    """Before Redis is asked."""
     with pytest.raises(InvalidRequest, match="400 days"):
         pause(server.client(), CONNECTS, for_s)
     assert server.asked == []
@@ -85,7 +83,6 @@ def test_one_pause_more_than_may_be_active_is_refused(server: SmallRedis) -> Non
 
 
 def test_a_refusal_is_told(server: SmallRedis) -> None:
-    """As of any other command."""
     server.refuses = "ZADD"
     with pytest.raises(BusRefused):
         pause(server.client(), CONNECTS)

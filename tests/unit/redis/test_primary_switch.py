@@ -23,8 +23,6 @@ from tests.support.processes import in_child
 
 
 class Link:
-    """A connection that only listens."""
-
     def __init__(self) -> None:
         self.left = 0
 

@@ -59,7 +59,6 @@ def test_the_answers_of_all_are_collected_in_the_order_in_which_they_come(asked:
 
 
 def test_one_that_does_not_answer_in_time_is_named(asked: Asked) -> None:
-    """The time is over then, and not before."""
     asked.gateway("a:1", "here")
     asked.gateway("b:1")
     answers = asked.ask("a:1", "b:1", within_s=3)
@@ -126,7 +125,6 @@ def test_an_answer_that_nobody_reads_goes_by_itself(asked: Asked) -> None:
 
 
 def test_without_redis_nobody_is_asked(asked: Asked) -> None:
-    """The fault is reported."""
     asked.redis.up = False
     with pytest.raises(BusUnavailable):
         asked.ask("a:1")

@@ -88,7 +88,6 @@ def test_a_closed_connection_has_an_end_to_read(pair: Pair) -> None:
 
 
 def test_without_a_connection_there_is_an_error() -> None:
-    """Before `on_connect`, and after `on_disconnect`."""
     replies = Replies(4096)
     for read in (replies.can_read, replies.read_response):
         with pytest.raises(redis.ConnectionError, match="closed"):

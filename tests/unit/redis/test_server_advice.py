@@ -14,7 +14,6 @@ GOOD = {
 
 
 def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
-    """Each line says how things are."""
     assert [finding.verdict for finding in advise(GOOD)] == [Verdict.OK] * 3
     assert [finding.line for finding in advise(GOOD)] == [
         "role: primary with 1 replica(s); it refuses writes without them (min-replicas-to-write)",
@@ -45,7 +44,6 @@ def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
     ],
 )
 def test_each_setting_that_loses_events_is_named(differs: dict[str, Any], line: int, says: str) -> None:
-    """With the one to set instead."""
     info = {name: value for name, value in {**GOOD, **differs}.items() if value is not None}
     assert says in advise(info)[line].line
 

@@ -20,7 +20,6 @@ def test_each_gateway_has_its_counts_of_an_event() -> None:
 
 
 def test_they_end() -> None:
-    """They need not be taken away."""
     server = SmallRedis()
     write(server.client(), "n", "web-1/7", [("e1", 5, (1,)), ("e1", 600, (1,))])
     assert server.present() == {"hg:{n}:trace:0", "hg:{n}:trace:2"}

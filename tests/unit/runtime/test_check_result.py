@@ -4,7 +4,6 @@ from headgate.runtime.check_result import Verdict, count, fault, ok, unknown, wa
 
 
 def test_a_line_says_what_was_seen_and_what_to_do() -> None:
-    """Where there is something to do."""
     assert fault("disk", "full", "make room").line == "disk: full: make room"
     assert ok("disk", "fine").line == "disk: fine"
 

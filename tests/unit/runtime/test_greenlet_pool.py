@@ -13,7 +13,6 @@ from tests.support.session_clock import turn
 
 @pytest.fixture
 def pool() -> Iterator[GreenletPool]:
-    """None yet; they are all ended after the test."""
     pool = GreenletPool()
     yield pool
     while pool.idle:
@@ -44,7 +43,6 @@ def test_functions_start_in_order_each_in_a_greenlet_in_which_no_other_runs(pool
 
 
 def test_a_greenlet_is_used_again(pool: GreenletPool) -> None:
-    """One after the other need only one."""
     greenlets = set()
     for _ in range(3):
         pool.start(lambda: greenlets.add(id(gevent.getcurrent())))
@@ -53,7 +51,6 @@ def test_a_greenlet_is_used_again(pool: GreenletPool) -> None:
 
 
 def test_a_function_that_raises_is_logged_and_its_greenlet_goes_on(pool: GreenletPool) -> None:
-    """The others do not meet the fault of one."""
     with capture_logs() as logs:
         pool.start(lambda: 1 / 0)
         turn()
@@ -122,7 +119,6 @@ def test_an_idle_greenlet_that_somebody_ends_or_switches_to_loses_no_function(
 
 @pytest.mark.parametrize("end", [gevent.Timeout(), gevent.GreenletExit()])
 def test_a_function_that_ends_its_greenlet_ends_no_other_function(pool: GreenletPool, end: BaseException) -> None:
-    """The others of that turn run."""
     ran: list[int] = []
 
     def fail() -> None:

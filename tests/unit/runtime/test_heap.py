@@ -33,8 +33,6 @@ def heap() -> Iterator[Heap]:
 
 
 class Still:
-    """A timer that never fires."""
-
     def stop(self) -> None:
         """It stands still."""
 

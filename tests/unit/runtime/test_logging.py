@@ -133,7 +133,6 @@ def test_an_application_with_logging_of_its_own_gets_the_lines_of_the_library_th
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Once, and not in ours as well."""
-    logs.configure("info", form="json")
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler()])
     logging.getLogger("headgate.publisher").warning("published %s", "late")
     assert capfd.readouterr().err == "published late\n"

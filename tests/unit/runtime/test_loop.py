@@ -48,7 +48,6 @@ def test_a_call_after_a_while_comes_once_and_in_the_hub_though_nobody_holds_its_
 
 
 def work(share: Share, name: str, steps: int, done: list[str]) -> None:
-    """Do some steps of long work."""
     with share:
         for _ in range(steps):
             done.append(name)

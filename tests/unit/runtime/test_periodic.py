@@ -39,7 +39,6 @@ class Work:
 
 
 def test_they_begin_with_a_round_and_the_next_is_when_somebody_is_in_a_hurry() -> None:
-    """Starting twice is starting once."""
     work = Work()
     work.task.start()
     work.task.start()
@@ -72,7 +71,6 @@ def test_a_hurry_in_the_middle_of_a_round_is_another_round() -> None:
 
 
 def test_the_end_waits_for_the_round_under_way_and_is_behind_all_of_them() -> None:
-    """However many are in a hurry."""
     work = Work()
     work.held.clear()
     work.task.start()
@@ -90,7 +88,6 @@ def test_the_end_waits_for_the_round_under_way_and_is_behind_all_of_them() -> No
 
 @pytest.mark.parametrize("started_late", [False, True])
 def test_rounds_that_never_began_say_so_at_the_end(started_late: bool) -> None:
-    """And none begins later."""
     work = Work()
     assert not work.task.close()
     if started_late:

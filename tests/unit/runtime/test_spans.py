@@ -55,7 +55,6 @@ def test_a_publish_within_a_trace_is_a_span_of_it(exported: InMemorySpanExporter
 
 
 def test_a_publish_that_fails_says_so(exported: InMemorySpanExporter) -> None:
-    """As any span does."""
     with (
         trace.get_tracer("test").start_as_current_span("request"),
         pytest.raises(ValueError, match="no"),
@@ -83,7 +82,6 @@ def test_the_way_of_an_event_is_one_line_of_spans(exported: InMemorySpanExporter
 
 
 def test_what_is_not_sampled_has_no_span(exported: InMemorySpanExporter) -> None:
-    """Nor an event without a trace."""
     for parent in (UNSAMPLED, None):
         with spans.consuming(parent, "n", "a", {}):
             pass

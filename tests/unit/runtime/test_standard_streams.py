@@ -18,7 +18,6 @@ LINE = "x" * 99 + "\n"
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """The reading and the writing end."""
     reading, writing = os.pipe()
     yield reading, writing
     os.close(writing)
@@ -30,7 +29,6 @@ def dropped(reason: str) -> int:
 
 
 def read(descriptor: int, until: bytes) -> str:
-    """Return everything up to and with `until`."""
     data = b""
     while until not in data:
         data += os.read(descriptor, 1 << 16)

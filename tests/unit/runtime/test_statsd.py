@@ -17,7 +17,6 @@ from tests.support.redis_server import wait_until
 
 @pytest.fixture
 def faults() -> list[Exception]:
-    """The errors that `on_fault` received."""
     return []
 
 
@@ -52,7 +51,6 @@ def test_a_gauge_is_set_and_never_changed_by(value: float, expected: list[str]) 
 
 
 def test_everything_of_a_page_goes_in_one_datagram(listener: socket.socket, faults: list[Exception]) -> None:
-    """Counts first."""
     sending = Statsd(listener.getsockname(), faults.append)
     sending.start()
     sending.send({"shop.failed": 3, "shop.paid": 41}, {"shop.depth": 7})

@@ -21,7 +21,6 @@ BEAT_S, STALL_S = 0.02, 0.2
 
 @pytest.fixture
 def entries() -> Iterator[Entries]:
-    """The entries of the log."""
     with structlog.testing.capture_logs() as captured:
         yield captured
 

@@ -139,7 +139,6 @@ def test_a_receipt_that_was_put_together_wrongly_is_refused(receipt: Any) -> Non
 
 
 def test_a_batch_names_the_events_that_are_none() -> None:
-    """The others are prepared."""
     prepared = publisher.prepare_each([("a", 1, None), None, ("a", 1)])  # type: ignore[list-item]
     assert [type(each) is Prepared for each in prepared] == [True, False, True]
 
@@ -158,7 +157,6 @@ def test_an_asyncio_publisher_without_asyncio_names_the_other_publisher() -> Non
 
 
 def test_an_application_that_is_one_is_taken() -> None:
-    """It needs no Redis."""
     app = Flask("a")
     app.config["HEADGATE_REDIS_URL"] = NOWHERE
     assert Headgate(app).settings.redis_url == NOWHERE

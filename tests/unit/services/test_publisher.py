@@ -42,7 +42,6 @@ def test_a_prepared_payload_is_published_as_it_is(publisher: Publisher) -> None:
 
 
 def test_a_batch_of_prepared_events_is_bounded(publisher: Publisher) -> None:
-    """As a batch of others, before anything is sent."""
     event = publisher.prepare("a", 1)
     large = msgspec.structs.replace(event, size_bytes=MAX_BATCH_BYTES // 2 + 1)
     for events, name in (([event] * (MAX_BATCH_EVENTS + 1), "batch_events"), ([large] * 2, "batch_bytes")):
@@ -72,7 +71,6 @@ def test_the_environment_names_the_redis(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_refused_batch_tells_each_outcome() -> None:
-    """How many, the first, and all of them in order."""
     receipt = Receipt("0" * 16, 1, False, "x")
     refused = PayloadTooLarge(11, 10, "bus")
 

@@ -147,7 +147,6 @@ def test_garbage_is_no_cursor(since: Any) -> None:
 
 
 def test_other_arguments_are_checked_too() -> None:
-    """Patterns, the namespace and times, before anything is read."""
     for patterns in ((), ("a..b",), ("a", "b.*c"), ("a",) * 101):
         with pytest.raises(InvalidPattern):
             Subscriber(NOWHERE, *patterns)

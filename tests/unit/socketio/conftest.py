@@ -30,5 +30,4 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Application]
 
 @pytest.fixture
 def application(make: Callable[..., Application]) -> Application:
-    """An application with default options."""
     return make()

@@ -77,8 +77,6 @@ def _head(message: str) -> tuple[str, int, str]:
 
 
 class World:
-    """An application, its clients, and the oracle."""
-
     def __init__(self, seed: int, **options: Any) -> None:
         self.random = random.Random(seed)
         self.application = Application(**options)
@@ -96,7 +94,6 @@ class World:
     # -- the application, which reports its actions to the oracle-------------------------------------------------------
 
     def emit(self, to: Any, skip: list[Client], *, binary: bool) -> None:
-        """Emit a numbered event."""
         self.number += 1
         data: Any = str(self.number).encode() if binary else self.number
         room: Any
@@ -113,20 +110,17 @@ class World:
         self.sio.emit("event", data, to=room, skip_sid=[client.sid for client in skip] or None, namespace="/h")
 
     def enter(self, client: Client, room: Any) -> None:
-        """Let a client enter a room."""
         if client in self.connected:
             if client not in self.rooms[room]:
                 self.rooms[room].append(client)
             self.sio.enter_room(client.sid, room, namespace="/h")
 
     def leave(self, client: Client, room: Any) -> None:
-        """Let a client leave a room."""
         if client in self.rooms[room]:
             self.rooms[room].remove(client)
         self.sio.leave_room(client.sid, room, namespace="/h")
 
     def close(self, room: Any) -> None:
-        """Let all clients leave a room."""
         self.rooms[room].clear()
         self.sio.close_room(room, namespace="/h")
 
@@ -152,7 +146,6 @@ class World:
         self.emit("red", [], binary=auth["binary"])
 
     def on_say(self, sid: str, room: Any, binary: Any) -> Any:
-        """Emit to a room, and answer after that."""
         client = self.by_sid[sid]
         self.emit(room, [], binary=bool(binary))
         return self.answer(client, binary=bool(binary))
@@ -194,12 +187,10 @@ class World:
     # -- the steps of a history ---------------------------------------------------------------------------------------
 
     def here(self) -> Client | None:
-        """Return a client that has joined."""
         here = [client for client in self.connected if not client.gone]
         return self.random.choice(here) if here else None
 
     def come(self) -> None:
-        """A client comes."""
         client = Client(self, websocket=self.random.random() < 0.5)
         self.clients.append(client)
         auth = {"client": len(self.clients) - 1, "binary": self.random.random() < 0.3}
@@ -258,7 +249,6 @@ class World:
         self.in_greenlet(burst)
 
     def move(self) -> None:
-        """A client enters or leaves a room, or a room is closed."""
         client = self.here()
         if client is None:
             return
@@ -278,12 +268,10 @@ class World:
             client.upgrading = client.browser.begin_upgrade()
 
     def go_on(self) -> None:
-        """A handler that waits goes on."""
         if self.gates:
             self.gates.pop(self.random.randrange(len(self.gates))).set()
 
     def read(self) -> None:
-        """One client reads."""
         if self.clients:
             self.random.choice(self.clients).read()
 
@@ -311,7 +299,6 @@ class World:
             self.drain()
 
     def drain(self) -> None:
-        """Read until nothing comes any more."""
         before = -1
         while before != (before := sum(len(client.told) for client in self.clients)):
             turn()
@@ -319,7 +306,6 @@ class World:
                 client.read()
 
     def end(self) -> None:
-        """Every client leaves."""
         for client in self.clients:
             client.browser.go()
         turn()
@@ -344,7 +330,6 @@ def is_part(some: list[Told], of: list[Told]) -> bool:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("policy", ["roomy", "wait", "drop", "disconnect"])
 def test_every_client_receives_what_was_for_it_in_order(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is left of departed ones."""
     without_blocking(monkeypatch)
     options: dict[str, Any] = {"limits": {"write_deadline_s": 3600.0}, "emit_deadline_s": 3600}
     if policy != "roomy":

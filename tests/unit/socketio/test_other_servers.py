@@ -27,7 +27,6 @@ class Served:
         self.greenlet = gevent.spawn(self._serve, ours)
 
     def close(self) -> None:
-        """Drop the connection."""
         self.peer.close()
         self.greenlet.kill()
 
@@ -39,7 +38,6 @@ class Served:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Served]]:
-    """Make connections to an application."""
     made: list[Served] = []
 
     def make(application: Callable[[dict[str, Any], Any], Any]) -> Served:
@@ -76,7 +74,6 @@ def test_a_socket_of_pywsgi_is_taken_away_with_the_bytes_behind_the_request(serv
 
 
 def test_a_socket_of_an_unknown_server_cannot_be_taken_away() -> None:
-    """The caller learns the alternative."""
     with pytest.raises(CannotDetach):
         detach_any({}, b"", start_response=Said())
 

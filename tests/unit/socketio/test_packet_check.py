@@ -9,7 +9,6 @@ PLACEHOLDER = '{"_placeholder":true,"num":0}'
 
 
 def fault(packet: str, *, has_attachments: bool = True, in_namespace: bool = True) -> str | None:
-    """Return the fault of an encoded packet."""
     return fault_of(Packet(encoded_packet=packet), has_attachments=has_attachments, in_namespace=in_namespace)
 
 
@@ -22,7 +21,6 @@ def fault(packet: str, *, has_attachments: bool = True, in_namespace: bool = Tru
     ],
 )
 def test_a_packet_as_clients_send_it_has_no_fault(packet: str) -> None:
-    """Of every type."""
     assert fault(packet) is None
 
 
@@ -38,7 +36,6 @@ def test_a_packet_as_clients_send_it_has_no_fault(packet: str) -> None:
     ],
 )
 def test_a_malformed_packet_is_told_its_fault(packet: str, expected: str) -> None:
-    """In words, for the close frame."""
     assert fault(packet) == expected
 
 

@@ -29,7 +29,6 @@ def table(head: str) -> dict[str, str]:
 
 
 def options_of(function: Any) -> dict[str, str]:
-    """Return the options of a constructor, and their defaults."""
     return {
         name: _text(parameter.default)
         for name, parameter in inspect.signature(function).parameters.items()
@@ -38,7 +37,6 @@ def options_of(function: Any) -> dict[str, str]:
 
 
 def fields_of(limits: Any) -> dict[str, str]:
-    """Return the fields of limits, and their defaults."""
     return {field.name: _text(getattr(limits, field.name)) for field in dataclasses.fields(limits)}
 
 
@@ -66,5 +64,4 @@ def test_it_has_the_options_of_ours() -> None:
 
 @pytest.mark.parametrize("limits", [TransportLimits(), HttpLimits()], ids=["TransportLimits", "HttpLimits"])
 def test_it_has_the_limits(limits: Any) -> None:
-    """Each field."""
     assert table(f"field of `{type(limits).__name__}`") == fields_of(limits)

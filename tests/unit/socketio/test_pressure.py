@@ -28,19 +28,15 @@ def make(make: Make, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Make:
 
 @pytest.fixture(params=[False, True], ids=["polling", "websocket"])
 def websocket(request: pytest.FixtureRequest) -> bool:
-    """Whether the browser is on WebSocket."""
     value: bool = request.param
     return value
 
 
 def numbers(packets: list[str | bytes], name: str = "numbered") -> list[int]:
-    """Return the numbers of the events of this name."""
     return [int(str(packet).rsplit(",", 1)[1].rstrip("]")) for packet in packets if f'"{name}"' in str(packet)]
 
 
 class TestOneClient:
-    """Events to one client, and acknowledgements."""
-
     def test_a_healthy_reader_gets_a_burst_far_beyond_its_queue(self, make: Make, websocket: bool) -> None:
         """5,000 events of one handler. The handler waits while the browser reads, and the order is kept."""
         application = make()
@@ -111,7 +107,6 @@ class TestOneClient:
 
     @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
     def test_an_acknowledgement_waits_for_room_behind_the_events(self, make: Make, binary: bool) -> None:
-        """It has its place, and is not lost."""
         application = make()
         browser = Browser(application)
         browser.join()

@@ -41,7 +41,6 @@ def here_and_there(make: Callable[..., Application]) -> Iterator[tuple[Applicati
 
 
 def test_a_manager_of_any_class_is_given_our_rooms(here_and_there: tuple[Application, Application]) -> None:
-    """It keeps its class, too."""
     for application in here_and_there:
         manager = application.sio.manager
         assert isinstance(manager, QueueManager)
@@ -215,7 +214,6 @@ def test_a_client_that_is_refused_gets_nothing_that_was_for_everybody(applicatio
 
 
 def test_rooms_refuse_what_python_socketios_refuse(application: Application) -> None:
-    """A room of a client, and an unknown client."""
     browser, other = Browser(application), Browser(application)
     sid, other_sid = browser.join(), other.join()
     sio = application.sio

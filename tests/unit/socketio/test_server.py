@@ -23,7 +23,6 @@ PLACEHOLDER = '{"_placeholder":true,"num":0}'
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Make servers."""
     without_blocking(monkeypatch)
     made: list[Server] = []
 
@@ -40,7 +39,6 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 @pytest.fixture
 def application(make: Make, monkeypatch: pytest.MonkeyPatch) -> Application:
-    """An application with default limits."""
     return Application(limits={"handshake_deadline_s": 0, "inbound_per_s": 0, "inbound_burst": 100})
 
 
@@ -56,10 +54,7 @@ def test_a_version_that_nobody_has_tried_is_logged(tried: str | None, warned: li
 
 
 class TestOptions:
-    """python-socketio's options and ours."""
-
     def test_python_socketios_options_win_over_the_limits(self, make: Make) -> None:
-        """Only the given options win."""
         limits = TransportLimits(ping_interval_s=7, ping_timeout_s=8, max_message_bytes=9)
         server = make(transport_limits=limits, ping_interval=1, max_http_buffer_size=2)
 
@@ -69,15 +64,12 @@ class TestOptions:
 
     @pytest.mark.parametrize("mode", ["threading", "eventlet", "gevent_uwsgi"])
     def test_another_async_mode_is_refused(self, make: Make, mode: str) -> None:
-        """With the one that works."""
         with pytest.raises(ValueError, match=f"async_mode: expected 'gevent', the only one on this transport, got '{mode}'"):
             make(async_mode=mode)
         assert make(async_mode="gevent").async_mode == make().async_mode == "gevent"
 
 
 class TestPackets:
-    """Packets that the reference implementation takes."""
-
     def test_a_session_that_joins_nothing_stays(self, application: Application) -> None:
         """There is no deadline for it, so nothing is asked of the timer but its pings."""
         browser = Browser(application)
@@ -96,7 +88,6 @@ class TestPackets:
         assert browser.answers(packet) == ["431[2]"]
 
     def test_a_packet_may_have_more_than_a_few_attachments(self, application: Application) -> None:
-        """A hundred."""
         places = ",".join(PLACEHOLDER.replace("0", str(number)) for number in range(100))
         browser = Browser(application)
         browser.join()
@@ -136,7 +127,6 @@ class TestNumbersThatAreNotJson:
     @pytest.mark.parametrize("value", WRONG_NUMBERS, ids=str)
     @pytest.mark.parametrize("way", ["all", "one", "room", "rooms", "others", "callback", "nobody", "send", "namespace"])
     def test_an_emit_raises_and_the_browser_stays(self, application: Application, way: str, value: object) -> None:
-        """By every way of sending; later ones arrive."""
         sio = application.sio
         browser = Browser(application)
         sid = browser.join()
@@ -160,7 +150,6 @@ class TestNumbersThatAreNotJson:
         assert application.ends == []
 
     def test_call_raises(self, application: Application) -> None:
-        """At once, because no answer could come."""
         sid = Browser(application).join()
         with pytest.raises(ValueError, match="NaN and infinities are not JSON"):
             application.sio.call("e", float("nan"), to=sid)
@@ -181,7 +170,6 @@ class TestNumbersThatAreNotJson:
         assert application.ends == []
 
     def test_a_refusal_raises_in_its_connect_handler(self, make: Make, caplog: pytest.LogCaptureFixture) -> None:
-        """Its data goes to the browser too."""
         application = Application()
 
         def connect(sid: str, environ: object, auth: object = None) -> None:
@@ -195,7 +183,6 @@ class TestNumbersThatAreNotJson:
         assert "NaN and infinities are not JSON" in caplog.text
 
     def test_texts_and_names_of_namespaces_may_have_these_words(self, application: Application) -> None:
-        """Only numbers are meant."""
         browser = Browser(application)
         browser.join()
         application.sio.emit("NaN", {"Infinity": 'a "NaN\\', "-Infinity": [b"NaN"]})
@@ -203,7 +190,6 @@ class TestNumbersThatAreNotJson:
         assert browser.received()[0] == ('451-["NaN",{"Infinity":"a \\"NaN\\\\","-Infinity":[{"_placeholder":true,"num":0}]}]')
 
     def test_msgpack_has_these_numbers(self, make: Make) -> None:
-        """So nothing is refused there."""
         make(serializer="msgpack").emit("e", float("nan"))
 
 
@@ -223,7 +209,6 @@ class TestConnectData:
 
     @pytest.mark.parametrize("shown", ['""', "[]", "false", "null"])
     def test_what_is_empty_is_nothing(self, application: Application, shown: str) -> None:
-        """As with python-socketio."""
         seen: list[object] = []
         application.sio.on("connect", lambda sid, environ, auth: seen.append(auth))
         Browser(application).answers(f"40{shown}")
@@ -232,8 +217,6 @@ class TestConnectData:
 
 
 class TestReservedNames:
-    """Handler names that no client's event may use."""
-
     @pytest.mark.parametrize("name", ["connect", "disconnect", "*"])
     def test_a_client_that_sends_one_stays_and_no_handler_runs(self, application: Application, name: str) -> None:
         """Its arguments would be taken for a handler's own: `*` gives the name and the id of a client."""
@@ -249,7 +232,6 @@ class TestReservedNames:
 
     @pytest.mark.parametrize("name", ["connect_error", "disconnecting", "newListener", "removeListener", "__proto__"])
     def test_other_names_are_events(self, application: Application, name: str) -> None:
-        """As with python-socketio."""
         application.sio.on(name, lambda sid, argument: argument)
         browser = Browser(application)
         browser.join()
@@ -268,8 +250,6 @@ class TestReservedNames:
 
 
 class TestReasons:
-    """The reason that a disconnect handler gets."""
-
     @pytest.mark.parametrize(
         ("reason", "told"),
         [
@@ -291,8 +271,6 @@ class TestReasons:
 
 
 class TestApplicationsOwn:
-    """Corners that applications lean on."""
-
     def test_handlers_run_by_the_servers_own_start_of_tasks(self, application: Application) -> None:
         """An application that overrides it, for another context, gets every handler through it."""
         started: list[str] = []
@@ -354,7 +332,6 @@ class TestApplicationsOwn:
         assert application.ends == ["client disconnect"]
 
     def test_the_admin_ui_counts_packets_and_bytes(self, application: Application) -> None:
-        """Of every client, both ways."""
         counted: dict[str, int] = {}
 
         class Buffer:

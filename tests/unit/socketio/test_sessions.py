@@ -28,13 +28,11 @@ Make = Callable[..., Application]
 
 @pytest.fixture
 def browser(application: Application) -> Browser:
-    """A browser before any join."""
     return Browser(application)
 
 
 @pytest.fixture(params=[True, False], ids=["async handlers", "handlers in turn"])
 def asynchronous(request: pytest.FixtureRequest) -> bool:
-    """Whether handlers run in separate greenlets, or one by one."""
     value: bool = request.param
     return value
 
@@ -51,8 +49,6 @@ def faults(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 
 class TestConnect:
-    """Joining a namespace."""
-
     @pytest.mark.parametrize(
         ("packet", "connected", "auth"),
         [
@@ -86,7 +82,6 @@ class TestConnect:
         browser.join()
 
     def test_joining_twice_is_refused_and_changes_nothing(self, browser: Browser) -> None:
-        """The first stands."""
         browser.join()
 
         assert browser.answers("40") == ['44"Unable to connect"']
@@ -135,11 +130,8 @@ class TestConnect:
 
 
 class TestEvents:
-    """Events, acknowledgements, attachments."""
-
     @pytest.mark.parametrize("data", ['1,"2",{"3":[false]}', '"ü €  😀"', "null", '""'])
     def test_events_go_both_ways(self, browser: Browser, data: str) -> None:
-        """Data of every kind."""
         browser.join()
         (packet,) = browser.answers(f'42["message",{data}]')
 
@@ -147,13 +139,11 @@ class TestEvents:
 
     @pytest.mark.parametrize("id_", [0, 1, 456, 2**53])
     def test_an_acknowledgement_carries_its_id(self, browser: Browser, id_: int) -> None:
-        """And the handler's return value."""
         browser.join()
 
         assert browser.answers(f'42{id_}["message-with-ack",1,"2",{{"3":[false]}}]') == [f'43{id_}[1,"2",{{"3":[false]}}]']
 
     def test_attachments_follow_their_packet_both_ways(self, browser: Browser) -> None:
-        """Of events and of acknowledgements."""
         browser.join()
 
         assert browser.answers(f'452-["message",{PLACEHOLDERS}]', b"\x01", b"\x02") == [
@@ -232,7 +222,6 @@ class TestEvents:
     def test_a_handler_that_fails_is_logged_and_the_session_goes_on(
         self, make: Make, asynchronous: bool, faults: list[str]
     ) -> None:
-        """As with stock python-socketio."""
         browser = Browser(make(async_handlers=asynchronous))
         browser.join()
         browser.send('42["fail"]')
@@ -251,7 +240,6 @@ class TestEvents:
     def test_an_acknowledgement_comes_behind_the_events_of_its_handler(
         self, browser: Browser, burst: str, behind: list[str | bytes]
     ) -> None:
-        """It has its place among them."""
         browser.enter("ana")
         packets = browser.answers(f"42/room,7{burst}")
 
@@ -259,7 +247,6 @@ class TestEvents:
         assert sum("numbered" in str(packet) for packet in packets[: -len(behind)]) in (10, 40)
 
     def test_a_handler_may_ask_its_client(self, browser: Browser) -> None:
-        """And wait for the answer, with async handlers."""
         browser.enter("ana")
         (question,) = browser.answers('42/room,7["ask_me","really?"]')
         assert question == '42/room,1["question","really?"]'
@@ -268,8 +255,6 @@ class TestEvents:
 
 
 class TestDisconnect:
-    """Leaving a namespace, or everything."""
-
     def test_leaving_one_namespace_leaves_the_others(self, browser: Browser) -> None:
         """`41` is for its namespace only."""
         browser.join()
@@ -286,7 +271,6 @@ class TestDisconnect:
         browser.join(namespace)
 
     def test_half_a_binary_packet_is_not_kept(self, application: Application, browser: Browser) -> None:
-        """Its client has left."""
         browser.join()
         browser.send('451-["record",{"_placeholder":true,"num":0}]', "1")
 
@@ -384,7 +368,6 @@ class TestDisconnectHandler:
         assert [leaving["user"] for leaving in application.room.leavings] == ["ana"]
 
     def test_everyone_else_in_the_room_hears_of_it(self, application: Application) -> None:
-        """Each name once."""
         witness = Browser(application).enter("witness")
         for number in range(20):
             leaving = Browser(application).enter(str(number))
@@ -518,7 +501,6 @@ class TestSerializers:
     def test_another_object_than_expected_is_refused_with_the_name(
         self, make: Make, option: str, value: object, told: str
     ) -> None:
-        """And so is a limit in it."""
         with pytest.raises(ValueError, match=re.escape(told)):
             make(**{option: value})
 
@@ -536,6 +518,5 @@ class TestSerializers:
     def test_a_serializer_that_cannot_work_is_refused_when_the_server_is_made(
         self, make: Make, serializer: object, told: str
     ) -> None:
-        """One error, which names the allowed serializers."""
         with pytest.raises(ValueError, match=told):
             make(serializer=serializer)

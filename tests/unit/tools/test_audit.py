@@ -39,7 +39,6 @@ NOT_REACHED: list[tuple[Any, Any, str, str]] = [
 
 @pytest.mark.parametrize(("audit", "answer", "found"), REACHED)
 def test_every_finding_is_told(audit: Any, answer: Any, found: list[str]) -> None:
-    """Package, version and fix."""
     assert audit("a lock", run=answering(answer)) == Outcome("a lock", found)
 
 

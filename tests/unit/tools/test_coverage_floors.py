@@ -4,7 +4,6 @@ from tools.coverage_floors import faults, measured, possible_floor
 
 
 def file(statements: int, lines: int, branches: int = 0, taken: int = 0) -> dict[str, dict[str, int]]:
-    """Return one file of coverage.py's report."""
     return {
         "summary": {
             "num_statements": statements,

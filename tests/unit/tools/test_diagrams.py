@@ -11,7 +11,6 @@ DRAWN = list(diagrams())
 
 
 def test_there_are_diagrams_and_all_are_drawn() -> None:
-    """`make lint` says so too."""
     assert len(DRAWN) == 6
     assert main(["--check"]) == 0
 
@@ -37,7 +36,6 @@ def test_a_diagram_whose_block_has_changed_is_not_drawn() -> None:
 
 
 def test_a_diagram_without_words_is_refused() -> None:
-    """The error names the missing words."""
     with pytest.raises(ValueError, match="expected lines accTitle and accDescr"):
         assert Diagram("x-1", "flowchart TB\n    accTitle: A\n").title
 

@@ -58,7 +58,6 @@ PAGE = http_api_page.PAGE.read_text(encoding="utf-8")
 
 
 def test_every_operation_and_every_scope_is_on_the_page() -> None:
-    """And no scope that there is not."""
     for operation in OPERATIONS:
         assert f"`{operation.method} {operation.path}`" in PAGE
     (table,) = re.findall(r"\| scope \| .*?\n\n", PAGE, re.DOTALL)

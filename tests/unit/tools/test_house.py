@@ -17,7 +17,6 @@ ROOMS = "abcde"
 
 @pytest.fixture
 def small_house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A package of two modules, of which one promises no I/O."""
     package = tmp_path / "smallhouse"
     package.mkdir()
     (package / "__init__.py").write_text('"""A house."""\n')
@@ -29,7 +28,6 @@ def small_house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_house_that_keeps_the_rules_has_no_fault(small_house: Path) -> None:
-    """Imports that lead one way and do no I/O are in order."""
     assert list(house.faults()) == []
 
 
@@ -49,7 +47,6 @@ def test_a_house_that_keeps_the_rules_has_no_fault(small_house: Path) -> None:
     ids=["I/O through another module", "a circle", "a circle of rooms by a type"],
 )
 def test_a_broken_rule_is_named_with_the_way_to_it(small_house: Path, lines: str, fault: str) -> None:
-    """The line that breaks a rule is found from the modules in it."""
     (small_house / "helper.py").write_text(f'"""Words."""\n{lines}\n')
     assert next(house.faults()) == fault
 
@@ -109,7 +106,6 @@ def test_circles_are_the_sets_in_which_each_room_reaches_each(imports: Mapping[s
 
 
 def test_floors_are_the_longest_way_down() -> None:
-    """A room on which nothing rests stands on the ground."""
     assert house.floors({"a": {"b", "c"}, "b": {"c"}, "c": set(), "d": set()}) == 3
 
 
@@ -131,7 +127,6 @@ def test_every_library_with_a_place_is_imported_there() -> None:
 
 @pytest.mark.nightly
 def test_the_table_counts_what_there_is() -> None:
-    """Each row has a figure, and a goal."""
     rows = {row.what: row for row in house.table()}
     assert int(rows["classes"].now) > 100
     assert all(row.now and row.wanted for row in rows.values())

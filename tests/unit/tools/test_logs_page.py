@@ -11,7 +11,6 @@ from tools.log_events import Unresolved, log_events
 
 @pytest.fixture(scope="module")
 def names() -> set[str]:
-    """The events of all sources."""
     return {event.name for event in log_events()}
 
 

@@ -15,7 +15,6 @@ TOOLS = Path(__file__).resolve().parents[3] / "tools"
 
 
 def part(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run tools/part.sh in a folder."""
     return subprocess.run([str(TOOLS / "part.sh"), *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -45,7 +44,6 @@ def test_the_summary_of_parts_that_passed_succeeds(tmp_path: Path) -> None:
 
 
 def failed_once(folder: Path, names: list[str], command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Begin a part, note its failures, and try that again."""
     part(folder, "begin", "e2e", "end to end")
     Path(part(folder, "failed-tests", "e2e").stdout.strip()).write_text("".join(f"{name}\n" for name in names))
     return part(folder, "again", "e2e", *command)
@@ -76,7 +74,6 @@ def test_a_few_failed_tests_are_tried_again_and_named_although_they_pass(tmp_pat
     ],
 )
 def test_what_fails_again_or_in_numbers_or_without_a_name_fails(tmp_path: Path, names: list[str], command: list[str]) -> None:
-    """The summary names the tests as failed, and none as unsteady."""
     assert failed_once(tmp_path, names, command).returncode == 1
     summary = part(tmp_path, "summary", "e2e")
     assert summary.returncode == 1

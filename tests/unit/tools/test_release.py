@@ -71,7 +71,6 @@ def test_a_release_writes_the_version_everywhere_commits_and_tags(project: Path)
     ],
 )
 def test_a_wrong_version_changes_nothing(project: Path, version: str, said: str) -> None:
-    """And one line says why."""
     with pytest.raises(CannotRelease) as raised:
         release(project, version, DAY)
     assert str(raised.value) == said
@@ -102,6 +101,5 @@ def test_the_versions_of_this_project_agree() -> None:
 
 
 def test_usage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a version nothing happens."""
     assert tool.main([]) == 2
     assert capsys.readouterr().err == "usage: make release VERSION=0.2.0\n"

@@ -13,7 +13,6 @@ from tools import build_backend
 
 
 def missing() -> str:
-    """Return the missing parts here."""
     fault = setup.fault()
     assert fault is not None
     assert fault.startswith("a compiled wheel needs ")

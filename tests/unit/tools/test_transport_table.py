@@ -53,12 +53,10 @@ def test_a_private_name_is_found_where_it_is_imported_read_or_inherited(source: 
 
 
 def test_a_class_has_methods_and_the_attributes_that_it_sets() -> None:
-    """Once each."""
     tree = ast.parse("class A:\n  def f(self): self.a = self.b = 1\n  def g(self): self.a += self.c")
     assert list(sizes(tree)) == [Size("A", 2, 2)]
 
 
 def test_a_pin_ends_a_range() -> None:
-    """A floor is none."""
     project = '[project]\n[project.optional-dependencies]\nserver = ["a>=1", "b>=1,<2", "c==3"]'
     assert pins(project) == ["b>=1,<2", "c==3"]

@@ -89,7 +89,6 @@ def test_an_authenticator_of_the_application_lets_into_the_console_whom_it_marks
 
 
 def test_an_application_that_is_no_flask_application_is_refused() -> None:
-    """As python-socketio's are."""
     with pytest.raises(InvalidRequest, match="the chat is of type function; expected a Flask application"):
         made_ready(lambda environ, start_response: [], "the chat")
 

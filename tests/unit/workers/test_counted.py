@@ -22,7 +22,6 @@ def gauge(name: str, value: float) -> Family:
 
 
 def values(families: list[Family]) -> dict[tuple[str, str], float]:
-    """The samples by name and worker."""
     return {(name, labels.get("worker", "")): value for *_, samples in families for name, labels, value in samples}
 
 
@@ -33,8 +32,6 @@ def test_counters_are_sums_and_began_when_the_oldest_did() -> None:
 
 
 def test_a_histogram_is_the_sum_of_each_bucket() -> None:
-    """Its buckets are counters."""
-
     def histogram(count: float) -> Family:
         return "h", "histogram", "", [("h_bucket", {"le": "1"}, count), ("h_sum", {}, count / 2)]
 
@@ -63,7 +60,6 @@ def test_every_gauge_of_ours_has_a_meaning() -> None:
 
 
 def test_a_worker_that_lives_and_does_not_answer_counts_with_what_was_seen_last() -> None:
-    """For the same reason."""
     totals = remember(Totals(), {1: [counter(10)], 2: [counter(20)]}, living=[1, 2])
     assert values(exposed({2: [counter(25)]}, {2: 1}, totals))["a_total", ""] == 35
 
@@ -98,7 +94,6 @@ def test_a_sum_never_goes_back_and_never_exceeds_what_was_counted(history: list[
 
 
 def test_the_families_of_several_workers_are_text_for_prometheus() -> None:
-    """With types and labels, as one process has them."""
     text = exposition_of(exposed({1: [counter(3)], 2: [counter(5)]}, {1: 1, 2: 2}, Totals()))[1].decode()
     assert "# TYPE a_total counter" in text
     assert 'a_total{code="x"} 8.0' in text

@@ -8,8 +8,6 @@ from headgate.workers.gunicorn_settings import REFUSED, WITHOUT_MEANING
 
 
 class RecordingLog:
-    """gunicorn's log."""
-
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
@@ -18,7 +16,6 @@ class RecordingLog:
 
 
 def test_defaults_are_neither_refused_nor_named() -> None:
-    """A site that sets nothing reads nothing."""
     log = RecordingLog()
     Worker.check_config(gunicorn.config.Config(), log)
     assert log.warnings == []
@@ -34,7 +31,6 @@ def test_a_setting_that_cannot_be_honoured_stops_the_start_and_says_what_to_use(
 
 
 def test_settings_without_a_meaning_are_named_once_each() -> None:
-    """The message names their replacement."""
     config, log = gunicorn.config.Config(), RecordingLog()
     config.set("threads", 8)
     config.set("limit_request_line", 100)

@@ -22,7 +22,6 @@ from tests.support.service_links import SERVICE_LINKS
 
 @pytest.fixture
 def environment() -> Iterator[None]:
-    """The environment, put back afterwards."""
     before = dict(os.environ)
     yield
     os.environ.clear()
@@ -76,7 +75,6 @@ def test_workers_have_the_file_of_the_last_reload(tmp_path: Path, capfd: pytest.
 
 @pytest.mark.usefixtures("environment")
 def test_under_gunicorn_itself_the_file_is_found_as_elsewhere(tmp_path: Path) -> None:
-    """The one that HEADGATE_CONFIG names."""
     (tmp_path / "shop.toml").write_text("[settings]\nmax_clients = 1\n")
     os.environ["HEADGATE_CONFIG"] = str(tmp_path / "shop.toml")
     ArbiterState(None).follow(object(), None)

@@ -144,12 +144,10 @@ def test_the_worst_admission_is_told_and_every_pause() -> None:
 
 
 def test_nobody_serves() -> None:
-    """The machine is not ready."""
     report = joined([row(1, State.BOOTING)], {})
     assert (report["ready"], report["bus"]) == (False, "down")
 
 
 def test_the_reason_for_unknown_revocations_is_told() -> None:
-    """As one process reports it."""
     report = joined([row(1), row(2)], {1: answer(), 2: answer(revocations=False, revocations_error="why")})
     assert (report["revocations"], report["revocations_error"]) == (False, "why")

@@ -10,7 +10,6 @@ from headgate.workers.scoreboard import LEAVE_S, MACHINE, Scoreboard, State, tur
 
 
 def scoreboard_of(living: set[int], rows: int = 4) -> Scoreboard:
-    """A scoreboard; `living` are the living processes."""
     return Scoreboard(rows, is_alive=living.__contains__)
 
 
@@ -59,7 +58,6 @@ def test_workers_that_die_while_they_boot_are_counted_until_one_serves() -> None
 
 
 def test_more_workers_than_rows_are_refused() -> None:
-    """Every bound has an error."""
     scoreboard = scoreboard_of({1}, rows=1)
     scoreboard.begin(scoreboard.take(1).slot, 1)
     with pytest.raises(RuntimeError, match="more than 1"):
@@ -69,7 +67,6 @@ def test_more_workers_than_rows_are_refused() -> None:
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
 def test_a_worker_goes_only_where_the_table_says(before: State, after: State) -> None:
-    """Every other step raises, and leaves the row."""
     scoreboard = scoreboard_of(set())
     path = {
         State.FREE: [State.BOOTING, State.FREE],

@@ -30,7 +30,6 @@ def path() -> Iterator[Path]:
 
 @pytest.fixture
 def connection() -> Iterator[socket.socket]:
-    """A client's connection."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours
@@ -42,7 +41,6 @@ def descriptors() -> int:
 
 
 def listening(path: Path) -> socket.socket:
-    """Return a socket that listens where a door would."""
     listener: socket.socket = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen(1)

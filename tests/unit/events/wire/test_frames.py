@@ -30,7 +30,6 @@ def parsed(stream: bytes) -> list[Parsed]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_frame_is_read_back_as_it_was_made(size: int, binary: bool) -> None:
-    """Every length encoding, at its edges."""
     packet = b"x" * size
     made = Frame(packet, binary=binary)
 

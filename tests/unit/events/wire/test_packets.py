@@ -55,7 +55,6 @@ EVENTS = st.builds(
 
 
 def event_packet(namespace: str, event: Event, *, replayed: bool = False) -> bytes:
-    """Return the Socket.IO packet in the frame of an event."""
     return event_frame(namespace.encode(), event, replayed=replayed).packet.removeprefix(b"4")
 
 
@@ -153,7 +152,6 @@ def test_a_notice_packet_is_the_golden_one(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", named(golden_notices("gap")))
 def test_a_gap_body_is_the_golden_one(vector: dict[str, Any]) -> None:
-    """Every part has the name that the browser looks for."""
     body = vector["message"][1]
     made = gap_body(
         body["patterns"],

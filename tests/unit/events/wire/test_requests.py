@@ -27,7 +27,6 @@ LARGEST = 2**53 - 1
 
 
 def since(request: Any) -> Subscription:
-    """Read the subscription of a pattern that begins in the past."""
     return read_subscription({"pattern": "a", "since": request})
 
 
@@ -82,7 +81,6 @@ def test_a_request_is_read_into_its_value(read: Callable[[Any], object], request
     ],
 )
 def test_a_wrong_subscription_is_refused_with_what_is_expected(request_: Any, told: str) -> None:
-    """The field, and the allowed values."""
     with pytest.raises(InvalidRequest) as refused:
         read_subscription(request_)
     assert told in refused.value.message

@@ -19,12 +19,10 @@ OLD, NEW, OTHER = "a" * 16, "b" * 16, "c" * 16
 
 
 def event(offset: int | None, topic: str = "orders.1", data: bytes = b"1") -> Frame:
-    """Return the frame of an event."""
     return event_frame(b"n", Event(topic, data, "id", 7, OLD if offset else None, offset))
 
 
 def notice(name: str, **body: Any) -> Frame:
-    """Return the frame of a notice."""
     return message_frame(notice_packet("n", name, body))
 
 
@@ -35,12 +33,10 @@ def welcome(epoch: str, offset: int, start: tuple[str, int] | None = None) -> Fr
 
 
 def gap(reason: str, first: int | None, last: int | None, **more: Any) -> Frame:
-    """Return the frame of a gap."""
     return notice("gap", reason=reason, to=last, **{"from": first}, **more)
 
 
 def read(text: StreamText, *frames: Frame) -> StreamReader:
-    """Return a browser's reading of frames."""
     reader = StreamReader()
     reader.feed(text.events(frames))
     return reader
@@ -75,7 +71,6 @@ def test_the_cursor_follows_events_and_never_goes_back_to_an_older_one() -> None
 
 
 def test_the_cursor_is_where_a_new_stream_begins() -> None:
-    """Before its first event."""
     assert read(StreamText(), welcome(OLD, 4)).cursor == f"{OLD}:4"
 
 
@@ -103,7 +98,6 @@ def test_a_stream_that_is_cut_anywhere_goes_on_without_losing_a_gap(frames: list
 
 
 def test_an_answer_holds_events_and_notices_with_their_places() -> None:
-    """And the cursor to ask with next."""
     body = json.loads(StreamText(Position(OLD, 4)).answer(
         [welcome(OLD, 9, (OLD, 4)), event(5), gap("trimmed", 6, 7), event(8)], welcomes=False
     ))  # fmt: skip
@@ -137,11 +131,9 @@ def test_a_welcome_is_in_an_answer_where_it_is_wanted() -> None:
     ],
 )
 def test_anything_else_is_no_cursor(text: str) -> None:
-    """One clear error."""
     with pytest.raises(InvalidRequest):
         read_cursor(text)
 
 
 def test_a_cursor_is_read_as_it_was_written() -> None:
-    """Epoch and offset."""
     assert read_cursor(f"{OLD}:20") == Position(OLD, 20)

@@ -21,8 +21,6 @@ LOGGER = "headgate.schemas"
 
 
 def unread(error: HeadgateError) -> Callable[[str], Catalogue]:
-    """Return a source with unreadable schemas."""
-
     def schemas_of(namespace: str) -> Catalogue:
         raise error
 
@@ -132,7 +130,6 @@ def test_a_variable_in_small_letters_is_a_fault(name: str, tmp_path: Path, monke
 
 
 def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> None:
-    """Not at the first event."""
     url = f"unix://{tmp_path}/no.sock"
     with pytest.raises(SettingsError, match="schema_check='on': expected off, warn or refuse"):
         Publisher(url, schemas="schemas", schema_check="on")  # type: ignore[arg-type]

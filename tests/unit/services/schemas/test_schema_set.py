@@ -89,7 +89,6 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=
 
 @given(PATTERNS, TOPICS)
 def test_a_topic_has_the_schemas_of_the_patterns_that_match_it(pattern: str, topic: str) -> None:
-    """Held against the plain definition of matching."""
     found = read_catalogue(texts({"x.json": {"x-topic": pattern, "not": {}}}))
     assert (found.violation(topic, b"1") is not None) == matches(pattern, topic)
 

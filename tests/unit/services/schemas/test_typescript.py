@@ -79,7 +79,6 @@ def test_words_of_a_schema_end_no_comment_and_begin_no_line() -> None:
 
 
 def test_names_come_from_titles_definitions_patterns_and_places() -> None:
-    """And the file's name distinguishes those that meet."""
     inner: dict[str, Any] = {"type": "object", "properties": {"b c": {"type": "object", "properties": {"d": True}}}}
     text = typescript(
         catalogue(

@@ -14,7 +14,6 @@ from headgate_server.api.v1.table import OPERATIONS
 
 
 def api_client(services: Services, reads: SharedRates | None = None) -> FlaskClient:
-    """Return a client of the operations on these services."""
     app = Flask(__name__)
     install_error_pages(app)
     app.register_blueprint(routes(OPERATIONS, services, reads or SharedRates("reads", 1000, 1000), {}))

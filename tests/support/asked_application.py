@@ -25,7 +25,6 @@ def order(request: PageRequest) -> None:
 
 @gate.on_request("orders.fail")
 def fail(request: PageRequest) -> None:
-    """Raise an unexpected error."""
     raise KeyError("the name of a table")
 
 

@@ -79,11 +79,9 @@ class Teller:
 
     @property
     def offsets(self) -> list[int | None]:
-        """The offsets of every event that was routed."""
         return [offset for _, offset, _ in self.events]
 
     def only(self, *kinds: str) -> list[list[Any]]:
-        """Return the reports of these kinds, in order."""
         return [entry for entry in self.told if entry[0] in kinds]
 
 
@@ -98,11 +96,9 @@ class BusHere(Teller):
         self.bus.start()
 
     def fences(self) -> int:
-        """Return how many fences were passed."""
         return len(self.only("fenced"))
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        """Let the loop run until `condition()` is true; return what it returned."""
         give_up_s = time.monotonic() + DEADLINE_S
         while not (found := condition()):
             if time.monotonic() > give_up_s:
@@ -111,7 +107,6 @@ class BusHere(Teller):
         return found
 
     def wait_for_fences(self, count: int) -> None:
-        """Wait until so many more fences were passed."""
         before = self.fences()
         self.wait_for(lambda: self.fences() >= before + count, f"{count} fences")
 
@@ -125,11 +120,9 @@ class ModelBus(BusHere):
         self.run()
 
     def run(self) -> None:
-        """Let the loop run until nothing is left to do now."""
         gevent.idle(-2)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
         self.clock.advance(seconds)
 
     def publish(self, count: int = 1, topic: str = "orders.1") -> list[int]:
@@ -214,6 +207,5 @@ def redis_bus(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[Start
 
 
 def join(bus: Bus) -> None:
-    """Wait until the greenlets of a closed bus have ended."""
     for greenlet in bus._greenlets:
         greenlet.join(DEADLINE_S)

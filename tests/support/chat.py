@@ -82,7 +82,6 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         return [name for name in rooms if name != sid]
 
     def on_ask_me(self, sid: str, question: str) -> Any:
-        """Ask the client in return."""
         return self.call("question", question, to=sid, timeout=30)
 
     def on_nothing(self, sid: str) -> None:
@@ -98,7 +97,6 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         self.disconnect(sid)
 
     def on_disconnect(self, sid: str, reason: str) -> None:
-        """Notify the lobby."""
         self.emit("left", (self.get_session(sid)["name"], reason), room=LOBBY, skip_sid=sid)
 
 

@@ -121,6 +121,5 @@ def run_module(*words: str, environment: Mapping[str, str] | None = None) -> sub
 
 
 def only_file(folder: Path) -> Path:
-    """Return the one file in a folder."""
     (found,) = folder.iterdir()
     return found

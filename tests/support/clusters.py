@@ -93,11 +93,9 @@ class Cluster:
         self.url = f"redis+cluster://{credentials}{','.join(f'127.0.0.1:{node.port}' for node in self._primaries)}"
 
     def owner(self, key: str) -> Node:
-        """Return the node that owns the slot of a key, as a node that runs says."""
         return self.owner_of_slot(slot_of(key))
 
     def owner_of_namespace(self, namespace: str = "notifications") -> Node:
-        """Return the node that owns a namespace's slot."""
         return self.owner(log_key(namespace))
 
     def owner_of_slot(self, slot: int) -> Node:
@@ -114,7 +112,6 @@ class Cluster:
         return None
 
     def another(self, node: Node) -> Node:
-        """Return a primary that is not this one."""
         return next(other for other in self.nodes if other is not node and other.is_primary)
 
     def namespaces_on(self, node: Node, count: int, prefix: str = "n") -> list[str]:
@@ -186,7 +183,6 @@ class Moving:
         self._open = True
 
     def keys(self) -> list[str]:
-        """Return the keys that have not moved yet."""
         return sorted(key.decode() for key in self._source.call("CLUSTER", "GETKEYSINSLOT", self._slot, 10_000))
 
     def move_keys(self, *keys: str) -> None:

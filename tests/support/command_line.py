@@ -8,7 +8,6 @@ import click
 
 @contextmanager
 def running(*, as_json: bool) -> Iterator[None]:
-    """Run the block as a command, with the option `--json` or without it."""
     with click.Context(click.Command("x")) as context:
         context.params["as_json"] = as_json
         yield

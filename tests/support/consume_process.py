@@ -58,7 +58,6 @@ class ConsumeProcess(GatewayProcess):
         return self
 
     def end(self) -> int:
-        """Wait until it has ended by itself, and return its exit status."""
         return self.wait_until_ended()
 
 
@@ -75,7 +74,6 @@ class SinkFolder:
         (self.path / "headgate.toml").write_text(content)
 
     def got(self) -> list[str]:
-        """The topics that the sink got, in order."""
         return [line.split()[1] for line in self._lines("got")]
 
     def pids(self) -> list[int]:

@@ -34,7 +34,6 @@ class MemoryState(State):
         self._kept: dict[str, bytes] = {}
 
     def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
-        """As State."""
         self._called("within_rate")
         counted = {each: at_s for each, at_s in self._rates[name].items() if at_s > self.now_s - period_s}
         if len(counted) >= limit and one not in counted:
@@ -49,12 +48,10 @@ class MemoryState(State):
             self._counters[key] += amount
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
-        """As State."""
         self._called("sums")
         return [sum(self._counters.get((name, bucket), 0.0) for bucket in buckets) for name, buckets in wanted]
 
     def get(self, name: str) -> bytes | None:
-        """As State."""
         self._called("get")
         return self._kept.get(name)
 
@@ -64,12 +61,10 @@ class MemoryState(State):
         self._kept[name] = value
 
     def lease(self, name: str, for_s: float) -> bool:
-        """Return `leased`."""
         self._called("lease")
         return self.leased
 
     def progress(self) -> Progress:
-        """As State."""
         self._called("progress")
         now_ms = int(self.now_s * 1000)
         return Progress(now_ms, now_ms if self.handled_ms is None else self.handled_ms)

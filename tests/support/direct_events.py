@@ -30,7 +30,6 @@ class Wire:
         self.data = b""
 
     def send(self, data: bytes) -> int:
-        """Take as much as there is room for."""
         if self.error is not None:
             raise self.error
         if self.room == 0:

@@ -9,6 +9,5 @@ Result = TypeVar("Result")
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine, or raise its error."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, main).result()

@@ -88,7 +88,6 @@ class Oracle:
         self.plain_had: set[bytes] = set()
 
     def appended(self, topic: str, data: bytes, *, owed: bool, sent: bool) -> None:
-        """Redis has appended an event."""
         offset = self._redis.offset
         line = self._line(self._redis.epoch)
         if offset < len(line):  # only an older library goes on in an epoch without its end
@@ -99,7 +98,6 @@ class Oracle:
         line.append(Published(topic if owed else None, data, sent))
 
     def delivered(self, events: Iterable[Event]) -> None:
-        """These were handed on."""
         for event in events:
             offset = event.offset
             if offset is None:
@@ -117,11 +115,9 @@ class Oracle:
             self.had.add(offset)
 
     def undelivered(self, events: Iterable[Event]) -> None:
-        """Handing these on failed midway."""
         self.had.difference_update(event.offset for event in events if event.offset is not None)
 
     def told(self, gap: out.Gap) -> None:
-        """The clients were notified of a gap."""
         self.had.update(range(gap.first, gap.last + 1))
         self.doubt.difference_update(range(gap.first, gap.last + 1))
         if gap.reason is GapReason.TRIMMED:
@@ -130,7 +126,6 @@ class Oracle:
                 raise Broken(f"{present} were told as trimmed, and are in the log")
 
     def lost(self, head: Head) -> None:
-        """The clients were notified that the log is another one."""
         if self._epochs_of(self.epoch) & self._epochs_of(head.epoch):
             raise Broken("the log was told as lost, and is not")
         self._go(head.epoch, head.offset)
@@ -166,7 +161,6 @@ class Oracle:
         self.absent.clear()
 
     def moved(self, epoch: str | None, offset: int) -> None:
-        """The position is here now."""
         if self.epoch is None:
             self.epoch, self.position = epoch, offset
         if epoch != self.epoch or offset < self.position:
@@ -187,13 +181,11 @@ class Oracle:
         self.had.clear()
 
     def active(self, pattern: str, position: int) -> None:
-        """A subscription to a pattern was acknowledged at a position."""
         self.since[pattern] = position
         for topic in MATCHING[pattern]:
             self.owed[topic] = min(self.owed.get(topic, position), position)
 
     def ended(self, pattern: str) -> None:
-        """No client has the pattern any more."""
         if self.since.pop(pattern, None) is not None:
             self._count_owed()
 

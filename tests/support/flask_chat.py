@@ -96,7 +96,6 @@ _names: dict[str, str] = {}
 
 
 def made(kind: str) -> tuple[Flask, Any]:
-    """Return the application and its SocketIO."""
     app = Flask(__name__)
     app.secret_key = "of a test"
     options: dict[str, Any] = {"async_mode": "gevent"} if kind == "stock" else {}
@@ -108,7 +107,6 @@ def made(kind: str) -> tuple[Flask, Any]:
 
 
 def application(kind: str) -> Flask:
-    """Return the chat for a WSGI server."""
     return made(kind)[0]
 
 

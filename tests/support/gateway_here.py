@@ -77,7 +77,6 @@ class ClientHere(SocketIOClient):
         self.join(auth)
 
     def send_packet(self, packet: str) -> None:
-        """Send an Engine.IO packet as it is, however long it takes."""
         data = masked(TEXT, packet)
         with suppress(BrokenPipeError, ConnectionResetError):
             while data:
@@ -87,7 +86,6 @@ class ClientHere(SocketIOClient):
                     self._wait(POLL_S)
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        """Let the loop run until `condition()` is true; return what it returned."""
         give_up_s = time.monotonic() + DEADLINE_S
         self.read()
         while not (found := condition()):
@@ -146,18 +144,15 @@ class GatewayHere:
 
     @property
     def namespace(self) -> Any:
-        """Its first namespace."""
         return next(iter(self.gateway.namespaces.values()))
 
     def join(self, auth: object = None, namespace: str | None = None, **options: Any) -> ClientHere:
-        """Connect a client."""
         name = self.namespace.name if namespace is None else namespace
         client = ClientHere(self.gateway, auth, name, wait=self.wait, **options)
         self._clients.append(client)
         return client
 
     def wait_until(self, condition: Callable[[], Any], what: str) -> None:
-        """Let the loop run until `condition()` is true."""
         give_up_s = time.monotonic() + DEADLINE_S
         while not condition():
             if time.monotonic() > give_up_s:
@@ -165,7 +160,6 @@ class GatewayHere:
             self.wait(POLL_S)
 
     def close(self) -> None:
-        """End every client and the gateway."""
         for client in self._clients:
             client.leave()
         self.gateway.close()

@@ -140,7 +140,6 @@ class GatewayProcess:
         return self._process.pid
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and text of one of its pages."""
         try:
             with urllib.request.urlopen(f"{self.url}{path}", timeout=STOP_DEADLINE_S) as answer:
                 return answer.status, answer.read().decode()

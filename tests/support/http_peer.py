@@ -90,7 +90,6 @@ class Peer:
         *,
         is_reserved: bool = False,
     ) -> HTTPServer:
-        """Serve the connection until it is over; return the server."""
         if server is None:
             server = HTTPServer(("127.0.0.1", 0), application, limits=limits, routes=routes)
         server.to_owner = to_owner
@@ -103,12 +102,10 @@ class Peer:
         return server
 
     def as_socket(self) -> PeerSocket:
-        """Return it as the real type."""
         return cast(PeerSocket, self)
 
     @property
     def answers(self) -> list[tuple[str, dict[str, str], bytes]]:
-        """The status, the headers and the body of each answer."""
         found = []
         for each in self.received.split(b"HTTP/1.1 ")[1:]:
             head, _, body = each.partition(b"\r\n\r\n")

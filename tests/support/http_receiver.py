@@ -78,7 +78,6 @@ class Receiver:
         self.close()
 
     def url(self, path: str = "/hook", host: str = "127.0.0.1") -> str:
-        """Return the URL of a path here."""
         return f"http{'s' if self._tls else ''}://{host}:{self.port}{path}"
 
     def close(self) -> None:
@@ -107,8 +106,6 @@ def status(code: int, headers: dict[str, str] | None = None, body: bytes = b"") 
 
 
 def say(*parts: bytes) -> Answer:
-    """Write these bytes as they are, and close."""
-
     def answer(request: BaseHTTPRequestHandler, closing: threading.Event) -> None:
         for part in parts:
             request.wfile.write(part)
@@ -118,8 +115,6 @@ def say(*parts: bytes) -> Answer:
 
 
 def hang(first: bytes = b"") -> Answer:
-    """Write this, and nothing more."""
-
     def answer(request: BaseHTTPRequestHandler, closing: threading.Event) -> None:
         request.wfile.write(first)
         closing.wait()
@@ -139,7 +134,6 @@ def trickle(first: bytes) -> Answer:
 
 
 def reset(request: BaseHTTPRequestHandler, closing: threading.Event) -> None:
-    """Break the connection."""
     request.close_connection = True
     request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for open_end in (request.rfile, request.wfile, request.connection):

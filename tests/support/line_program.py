@@ -19,22 +19,18 @@ class LineProgram:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid
 
     def line(self) -> str:
-        """Return the next line that it writes."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "it has ended"
         return line.rstrip("\n")
 
     def say(self, line: object) -> None:
-        """Write a line to it."""
         print(line, file=self._process.stdin, flush=True)
 
     def ask(self, line: object) -> str:
-        """Write a line to it, and return the next one of its own."""
         self.say(line)
         return self.line()
 

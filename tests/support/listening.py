@@ -8,7 +8,6 @@ from headgate.transport.peer_socket import NativeSocket
 
 
 def places_of(listener: socket.socket | NativeSocket) -> int:
-    """Return how many connections may wait until the process accepts them."""
     # tcp(7): of a socket that listens, what is `tcpi_sacked` elsewhere is the length of its queue.
     (places,) = struct.unpack_from("=I", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 28)
     return int(places)

@@ -23,7 +23,6 @@ class LoopClock:
         self._numbers = itertools.count()
 
     def time(self) -> float:
-        """Return the time."""
         return self.now_s
 
     def sleep(self, seconds: float = 0) -> None:
@@ -34,7 +33,6 @@ class LoopClock:
             gevent.sleep()
 
     def signal(self) -> ClockSignal:
-        """Return a `Signal` with timeouts by this clock."""
         return ClockSignal(self)
 
     def advance(self, seconds: float) -> None:

@@ -41,13 +41,11 @@ class MemoryPostbox:
         self.refusals: list[Exception] = []
 
     def send(self, mail: Mail) -> None:
-        """As MailServer."""
         if self.refusals:
             raise self.refusals.pop(0)
         self.mails.append(Received(mail.sender, [mail.recipient], mail.content, accepted=True))
 
     def pause_s(self) -> float:
-        """As MailServer."""
         return 7.0 if self.refusals else 0.0
 
     def close(self) -> None:

@@ -36,11 +36,9 @@ class Lines:
             lines[epoch] = {offset: value for offset, value in older.items() if offset <= end}
 
     def append(self, epoch: str, offset: int, topic: str) -> None:
-        """An event was written."""
         self.topics[epoch][offset], self.writers[epoch][offset] = topic, epoch
 
     def shared(self, one: str, other: str) -> int:
-        """Return the offset up to which two lines hold the same."""
         if one == other:
             return self.cuts.get(one, 1 << 60)
         ours, theirs = self.writers[one], self.writers[other]
@@ -110,7 +108,6 @@ class Browser:
         self.position = head
 
     def receive(self, packet: bytes) -> None:
-        """Read one packet."""
         if packet.startswith(NEIGHBOUR):
             _, _, [number], _ = _decode(packet[packet.index(b",") + 1 :])
             assert number > self.neighbours, "the events of another namespace come in order"

@@ -141,7 +141,6 @@ class ModelConnection:
         self._pump()
 
     def close(self) -> None:
-        """The socket is gone, with everything on its way."""
         self.closed = True
         self.ready = self.writing = False
         self._rest = b""

@@ -82,11 +82,9 @@ class ModelLog(RawLog):
 
     @property
     def lineage(self) -> Lineage:
-        """The epochs that lead to the newest."""
         return read_lineage(self.epoch, self.chain)
 
     def begin(self) -> None:
-        """Begin an empty log."""
         self._name_epoch()
         self.head, self.first, self.entries = 0, 1, {}
         self.chain = [(self.epoch, 1, 0)]
@@ -103,7 +101,6 @@ class ModelLog(RawLog):
             self._world.lines.begin(self.epoch, before, self.head)
 
     def append(self, topic: str) -> int:
-        """Give the next event its offset."""
         self.configure()
         self.head += 1
         self._world.lines.append(self.epoch, self.head, topic)
@@ -124,7 +121,6 @@ class ModelLog(RawLog):
         self.epoch = f"{self.epochs:016x}"
 
     def trim(self, first: int) -> None:
-        """Forget the events below an offset."""
         for offset in range(self.first, first):
             self.entries.pop(offset, None)
         self.first = max(self.first, first)
@@ -245,7 +241,6 @@ class World:
         return Slot(Browser(name, self.lines), policies)
 
     def chance(self, one_in: int) -> bool:
-        """Draw."""
         return self._random.random() * one_in < 1
 
     # -- histories ------------------------------------------------------------------------------------------------
@@ -290,14 +285,12 @@ class World:
         return bag
 
     def step(self) -> None:
-        """Let one thing happen."""
         act = self._weights[int(self._random.random() * len(self._weights))]
         self.steps += 1
         self.trail.append(getattr(act, "__name__", "?"))
         act()
 
     def meanwhile(self) -> None:
-        """Let other things happen, as while a greenlet waits."""
         if self._depth:
             return
         self._depth += 1
@@ -344,11 +337,9 @@ class World:
         self.bus.arrived.append(Event(self._random.choice(TOPICS), data, event_id, 1))
 
     def trim(self) -> None:
-        """The log forgets its oldest events, all of them perhaps."""
         self.log.trim(self._random.randint(self.log.first, self.log.head + 1))
 
     def delete(self) -> None:
-        """An event is deleted out of the middle."""
         if self.log.entries:
             self.log.entries.pop(self._random.choice(list(self.log.entries)))
 
@@ -367,7 +358,6 @@ class World:
                 self._settle()
 
     def restart_redis(self) -> None:
-        """Redis restarts and has lost nothing."""
         if self.chance(3):
             self.log.another_process = True
 
@@ -420,7 +410,6 @@ class World:
         return events
 
     def _wanting(self, topic: str) -> set[tuple[Client, str]]:
-        """Return the clients that want a topic, with the subscription that wants it."""
         everyone = self.clients.values()
         return {(client, pattern) for client in everyone for pattern in client.subscriptions if _matches(pattern, topic)}
 
@@ -487,7 +476,6 @@ class World:
                 return
 
     def lose_log(self) -> None:
-        """Redis is emptied, and the bus finds the new log."""
         if self.bus.task is not None or not self.chance(4):
             return
         self.log.begin()
@@ -525,7 +513,6 @@ class World:
     # -- the log readers ------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """The catch-up greenlet serves a client."""
         if not self.readers.waiting or self._depth:
             return
         client = self.readers.next()
@@ -617,7 +604,6 @@ class World:
             slot.client.pasts_complete()
 
     def unsubscribe_one(self, slot: Slot) -> None:
-        """End a subscription."""
         client = slot.client
         if client is not None and client.subscriptions and not client.state.arriving:
             pattern = self._random.choice(list(client.subscriptions))
@@ -627,7 +613,6 @@ class World:
             self._mark(slot, "unsubscribed", pattern)
 
     def welcome_one(self, slot: Slot) -> None:
-        """The handshake of a client that arrives is done."""
         if slot.client is not None and slot.client.state.arriving and not slot.waits:
             self.welcome(slot)
 
@@ -664,12 +649,10 @@ class World:
         connection.uncork()
 
     def read_little(self, slot: Slot) -> None:
-        """The browser reads some bytes, parts of frames, too."""
         if slot.connection is not None:
             slot.connection.make_room(self._random.randint(1, 700))
 
     def read_all(self, slot: Slot) -> None:
-        """The browser reads all bytes, and some later ones."""
         if slot.connection is not None:
             slot.connection.make_room(5000)
 
@@ -682,7 +665,6 @@ class World:
                 slot.connection.close()
 
     def leave(self, slot: Slot) -> None:
-        """The gateway notices that a client has left."""
         if slot.client is not None and (self.chance(3) or (slot.connection is not None and slot.connection.closed)):
             self._unseat(slot)
             if slot.connection is not None:

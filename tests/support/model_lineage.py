@@ -103,7 +103,6 @@ class World:
     # -- steps, which return whether anything could happen ----------------------------------------------------------
 
     def steps(self) -> list[tuple[str, int, int]]:
-        """Every step that there is, possible or not."""
         found = [("attach", 0, 0), ("fence", 0, 0), ("publish", 0, 0), ("publish_where_attached", 0, 0)]
         for one in range(SERVERS):
             found += [("promote", one, 0), ("crash", one, 0), ("put_back", one, 0), ("persist", one, 0), ("replicate", one, 0)]

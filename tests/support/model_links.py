@@ -52,7 +52,6 @@ class ModelServer:
         return ModelLink(self, turns=arrivals is not None)
 
     def log(self, timeout_s: float = 30.0) -> ModelLog:
-        """Return the log of the one namespace, over a separate connection."""
         return ModelLog(self, timeout_s)
 
     def stop(self) -> None:
@@ -80,23 +79,19 @@ class ModelServer:
         self.stir()
 
     def check(self) -> None:
-        """Raise if nothing listens."""
         if self.away:
             raise unavailable("connection refused")
 
     def stir(self) -> None:
-        """Let every waiter look again."""
         moved, self.moved = self.moved, self.signal()
         moved.set()
 
     def taken(self, link: ModelLink) -> None:
-        """A subscriber has connected; there is one at a time."""
         self.cut()
         self.redis.connect()
         self._subscriber = link
 
     def closed(self, link: ModelLink) -> None:
-        """A subscriber has closed its connection."""
         if self._subscriber is link:
             self._forget()
         self.stir()
@@ -154,7 +149,6 @@ class ModelLink:
             self._server.receive(self, tuple(_encoded(word) for word in command))
 
     def read(self) -> list[Any]:
-        """Wait for a reply; return all that have come."""
         if self._turns and self._timeout_s is None:
             sleep()
         while not (replies := self.read_ready()):
@@ -162,7 +156,6 @@ class ModelLink:
         return replies
 
     def read_ready(self) -> list[Any]:
-        """Return the replies that have come."""
         self._check()
         replies = [] if self._server.stopped else list(self._server.redis.sent)
         if replies:
@@ -170,7 +163,6 @@ class ModelLink:
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
-        """Limit each wait."""
         self._check(closed_only=True)
         self._timeout_s = timeout_s
 
@@ -225,7 +217,6 @@ class ModelLog(RawLog):
         return redis.head(*(known or (redis.epoch,)))
 
     def head_command(self) -> tuple[str | int, ...]:
-        """Return the command that asks for the same on another connection."""
         return ("FCALL_RO", "headgate_head", 1, log_key(NAMESPACE))
 
     def read_head(self, reply: list[Any]) -> Head:
@@ -238,7 +229,6 @@ class ModelLog(RawLog):
         return redis.page(after, redis.offset if upto is None else upto, redis.epoch if epoch is None else epoch)[:limit]
 
     def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[RawEntry]:
-        """Return the same as Redis answers it."""
         found = self.page(after, upto, limit, epoch=epoch)
         return [raw_entry(entry.offset, data=b"{") if entry.event is None else raw_event(entry.event) for entry in found]
 

@@ -167,7 +167,6 @@ class ModelRedis:
         return self._first
 
     def head(self, *known: str | int) -> Head:
-        """Answer `headgate_head`."""
         for epoch, offset in zip(known[::2], known[1::2], strict=False):
             self._end_reverted(str(epoch), int(offset))
         asked = self.library >= LIBRARY and self.epoch not in ("", *known[:1])
@@ -227,7 +226,6 @@ class ModelRedis:
         return entries
 
     def trim(self, keep: int) -> None:
-        """Keep the newest so many entries."""
         self._trim(keep)
         self._save()
 
@@ -236,12 +234,10 @@ class ModelRedis:
             del self.log[self.first]
 
     def delete(self, offset: int) -> None:
-        """XDEL one entry, if it is there."""
         self.log.pop(offset, None)
         self._save()
 
     def flush(self) -> None:
-        """FLUSHALL. Connections stay."""
         self.epoch, self.offset, self._first, self._epochs, self.sharded = "", 0, 1, {}, False
         self.log.clear()
         self._save()
@@ -351,13 +347,11 @@ class ModelRedis:
     # -- the subscriber connection --------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Take a new connection."""
         self.disconnect()
         self.connected = True
         self._linked_node = self._node
 
     def disconnect(self) -> None:
-        """Close the connection; the replies on their way are lost."""
         self.connected = False
         self.left_behind = None
         self.sent.clear()

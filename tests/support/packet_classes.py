@@ -11,11 +11,9 @@ class Zipped(Packet):  # type: ignore[misc]
     """Whole packets in binary messages. Leaves `uses_binary_events` as it is, as a class that never sees bytes may."""
 
     def encode(self) -> bytes:
-        """Return the packet as compressed JSON."""
         return zlib.compress(json.dumps(self._to_dict()).encode())
 
     def decode(self, encoded_packet: bytes) -> None:
-        """Take the packet out of compressed JSON."""
         decoded = json.loads(zlib.decompress(encoded_packet))
         self.packet_type, self.data = decoded["type"], decoded["data"]
         self.namespace, self.id = decoded["nsp"], decoded.get("id")
@@ -29,11 +27,9 @@ class Terse(Packet):  # type: ignore[misc]
     PREFIX = "599-"
 
     def encode(self) -> str:
-        """Return the packet as JSON after the prefix."""
         return self.PREFIX + json.dumps(self._to_dict())
 
     def decode(self, encoded_packet: str) -> None:
-        """Take the packet out of the JSON after the prefix."""
         decoded = json.loads(encoded_packet.removeprefix(self.PREFIX))
         self.packet_type, self.data = decoded["type"], decoded["data"]
         self.namespace, self.id = decoded["nsp"], decoded.get("id")
@@ -45,7 +41,6 @@ class Counting(Packet):  # type: ignore[misc]
     encoded = 0
 
     def encode(self) -> str | list[str | bytes]:
-        """Encode as ever, and count."""
         type(self).encoded += 1
         encoded: str | list[str | bytes] = super().encode()
         return encoded
@@ -55,5 +50,4 @@ class Broken(Packet):  # type: ignore[misc]
     """Makes a packet that no message can carry."""
 
     def encode(self) -> dict[str, str]:
-        """Return a dict."""
         return {"packet": b64encode(b"?").decode()}

@@ -55,7 +55,6 @@ class PeopleHere:
         return here
 
     def ask(self, question: Callable[[], Any]) -> Any:
-        """Ask in a separate greenlet, and return the answer."""
         return gevent.spawn(question).get(timeout=30)
 
 

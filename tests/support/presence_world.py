@@ -37,7 +37,6 @@ class ModelStore:
         self.listeners: list[Any] = []
 
     def flush(self) -> None:
-        """Forget everything."""
         self.beats: dict[str, int] = {}
         self.processes: dict[str, set[str]] = {}
         self.members: dict[tuple[str, str], Members] = {}
@@ -78,7 +77,6 @@ class ModelStore:
         return None if lost else len(self.news)
 
     def beat(self, process: str, now_ms: int) -> bool:
-        """Renew a lease; return whether it was there."""
         known = process in self.beats
         self.beats[process] = now_ms
         return known
@@ -95,11 +93,9 @@ class ModelStore:
             self._publish(topic, json.dumps([process, 0, 0, 0]).encode())
 
     def read(self, topic: str) -> dict[str, Members]:
-        """Return the writes of each process about a topic."""
         return {process: (written, dict(values)) for (one, process), (written, values) in self.members.items() if one == topic}
 
     def written(self, topic: str) -> dict[str, Written]:
-        """Return the last write of each process about a topic."""
         return {process: written for process, (written, _) in self.read(topic).items()}
 
     def part(self, topic: str, process: str, after: str, most: int) -> tuple[dict[str, bytes], str | None]:
@@ -193,7 +189,6 @@ class Process:
             self.arriving.append((topic, message))
 
     def deliver(self, most: int = 1_000_000) -> None:
-        """Let some messages arrive."""
         some, self.arriving = self.arriving[:most], self.arriving[most:]
         for topic, message in some:
             self.rooms.take(topic, message)
@@ -209,7 +204,6 @@ class Process:
         self.rooms.write_all()
 
     def mend_link(self) -> None:
-        """The link is there again, and listens to all topics."""
         self.link_up, self.beat_s = True, -1.0
         self.leases.missed()
         for topic in self.rooms.open:
@@ -296,7 +290,6 @@ class Process:
             loses_answer = False
 
     def tell(self) -> None:
-        """Notify pages, and let those that must read again do so."""
         for _ in self.rooms.notify():
             pass
         for page in self.pages.values():
@@ -329,11 +322,9 @@ class World:
             each.hear(topic, message)
 
     def now_ms(self) -> int:
-        """The wall clock."""
         return 1_700_000_000_000 + int(self.now_s * 1000)
 
     def redis_ms(self) -> int:
-        """The clock of Redis."""
         return self.now_ms() + self.redis_ahead_ms
 
     def enter(self, process: Process, user: str, page: Page | None = None) -> Page | None:
@@ -356,7 +347,6 @@ class World:
         return page
 
     def leave(self, process: Process, page: Page, *, in_order: bool) -> None:
-        """A page leaves, or its connection breaks."""
         del process.pages[page.session]
         page.closed = True
         process.rooms.gone(page.session, in_order=in_order)
@@ -374,7 +364,6 @@ class World:
     # -- Redis comes and goes -----------------------------------------------------------------------------------------
 
     def go_away(self) -> None:
-        """Redis is gone, and all connections to it are."""
         self.up = False
         for each in self.processes:
             each.in_touch = False
@@ -408,7 +397,6 @@ class World:
             yield
 
     def advance(self, seconds: float, step_s: float = 0.25) -> None:
-        """Let time pass, and everything due happen."""
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s = min(self.now_s + step_s, end_s)
@@ -417,7 +405,6 @@ class World:
             self.settle()
 
     def settle(self) -> None:
-        """Let all messages arrive."""
         for _ in range(3):
             for each in self.processes:
                 each.deliver()
@@ -426,7 +413,6 @@ class World:
                 each.tell()
 
     def truth(self) -> dict[str, int]:
-        """The users connected now, and how often."""
         found: dict[str, int] = {}
         for each in self.processes:
             for page in each.pages.values():
@@ -548,7 +534,6 @@ class LinkHere:
         self._ready.set()
 
     def hear(self, topic: str, message: bytes) -> None:
-        """A message of a topic, if one was asked for."""
         channel = next((each for each in self._channels if each.endswith(f"/presence.{topic}")), None)
         if channel is not None:
             self._put([b"message", channel.encode(), message])

@@ -26,7 +26,6 @@ class PushBrowser:
 
     @property
     def subscription(self) -> dict[str, Any]:
-        """The output of `PushSubscription.toJSON()`."""
         return {
             "endpoint": self.endpoint,
             "expirationTime": None,
@@ -60,7 +59,6 @@ class PushBrowser:
 
 
 def encoded(raw: bytes) -> str:
-    """Return base64url without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 

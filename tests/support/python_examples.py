@@ -42,7 +42,6 @@ class Example:
         return [str(self.folder / ".venv/bin" / words[0]), *words[1:]]
 
     def run(self, *words: str) -> str:
-        """Run a program of its environment to its end."""
         done = subprocess.run(
             self._words(words),
             cwd=self.folder,
@@ -56,7 +55,6 @@ class Example:
         return done.stdout
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Run a program until the test ends; return its process."""
         with (self.folder / "output.txt").open("a") as output:
             process = subprocess.Popen(self._words(words), cwd=self.folder, env=self._inherited(), stdout=output, stderr=output)
         self._stack.callback(process.wait, 30)

@@ -50,7 +50,6 @@ class RawClient(SocketIOClient):
         threading.Thread(target=self._collect, daemon=True).start()
 
     def send_packet(self, packet: str) -> None:
-        """Send an Engine.IO packet as it is."""
         self._socket.send(packet)
 
     def wait_for(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -65,7 +64,6 @@ class RawClient(SocketIOClient):
         return found
 
     def close(self) -> None:
-        """Close the WebSocket. Idempotent."""
         self._open.close()
 
     def __enter__(self) -> RawClient:

@@ -14,7 +14,6 @@ class RawLog:
         self.max_payload_bytes = max_payload_bytes
 
     def read(self, raw: RawEntry) -> Entry:
-        """Return the content of an entry."""
         place, fields = raw
         by_name = dict(zip(fields[::2], fields[1::2], strict=True))
         return read_entry(int(place.partition(b"-")[0]), by_name, self.max_payload_bytes)
@@ -28,7 +27,6 @@ def raw_entry(offset: int, **fields: bytes) -> RawEntry:
 
 
 def raw_event(event: Event) -> RawEntry:
-    """Return the entry of an event."""
     fields = {"topic": event.topic.encode(), "id": (event.id or "").encode(), "time": b"%d" % event.time_ms, "data": event.data}
     return raw_entry(event.offset or 0, **fields)
 

@@ -72,10 +72,8 @@ def recorder() -> type[Recorder]:
 
 
 def values(recorder: type[Recorder]) -> list[Any]:
-    """Return the data of the deliveries that it was handed, in order."""
     return [delivery.value() for delivery in recorder.seen]
 
 
 def fail(error: Exception) -> None:
-    """Raise the error, for scripts of one expression."""
     raise error

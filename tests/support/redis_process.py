@@ -59,12 +59,10 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         assert self._process is not None, "not started"
         return self._process.pid
 
     def answers(self) -> bool:
-        """Whether it takes commands now."""
         try:
             with open_client(self.url, timeout_s=0.5, max_connections=1) as client:
                 return bool(call(client, "PING"))
@@ -72,7 +70,6 @@ class Server:
             return False
 
     def call(self, *command: Any) -> Any:
-        """Run one command over a separate connection."""
         with open_client(self.url, timeout_s=DEADLINE_S, max_connections=1) as client:
             return call(client, *command)
 
@@ -82,7 +79,6 @@ class Server:
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it run again."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -93,7 +89,6 @@ class Server:
             self._process.wait()
 
     def close(self) -> None:
-        """End it for good."""
         self.kill()
         self._held.close()
 

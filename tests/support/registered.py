@@ -11,7 +11,6 @@ from headgate.redis.registry import registering
 
 
 def register(client: Client, gateway_id: str, namespaces: Sequence[str]) -> None:
-    """Say that a gateway serves these namespaces now."""
     call_all(client, registering(int(clock(client)[0]), gateway_id, namespaces, tidy=True))
 
 

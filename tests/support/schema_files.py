@@ -18,7 +18,6 @@ def texts(schemas: Mapping[str, object]) -> Documents:
 
 
 def catalogue(schemas: Mapping[str, object]) -> Catalogue:
-    """Return the catalogue of schemas."""
     return read_catalogue(texts(schemas))
 
 

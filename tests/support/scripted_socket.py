@@ -73,7 +73,6 @@ class ScriptedSocket:
         return data
 
     def close(self) -> None:
-        """Note it."""
         self.closed = True
 
     def _pass(self, seconds: float) -> None:

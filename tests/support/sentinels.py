@@ -58,7 +58,6 @@ class Sentinels:
         self.url = f"redis+sentinel://{credentials}{hosts}/{PRIMARY}/0{options}"
 
     def is_known(self) -> bool:
-        """Whether every Sentinel knows all replicas and both other Sentinels."""
         known = [dict_of(sentinel.call("SENTINEL", "MASTER", PRIMARY)) for sentinel in self.sentinels]
         wanted = (len(self.servers) - 1, len(self.sentinels) - 1)
         return all((int(each["num-slaves"]), int(each["num-other-sentinels"])) == wanted for each in known)

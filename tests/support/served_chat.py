@@ -41,12 +41,10 @@ class Served:
 
     @property
     def errors(self) -> str:
-        """Its output on standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
     def said(self, text: str) -> None:
-        """Wait until it has said this."""
         give_up = time.monotonic() + DEADLINE_S
         while text not in self.errors:
             assert time.monotonic() < give_up, (text, self.errors)
@@ -156,7 +154,6 @@ class Guest:
         return answer
 
     def until(self, event: str) -> None:
-        """Wait until it received this event."""
         assert self._seen.setdefault(event, threading.Event()).wait(DEADLINE_S), (event, self.told)
 
     def leave(self) -> None:

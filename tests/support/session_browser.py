@@ -47,7 +47,6 @@ class Browser:
         begin_upgrade(self.session, self.dial())
 
     def dial(self) -> NativeSocket:
-        """Return the server's end of a new WebSocket."""
         ours, theirs = native_pair()
         self.socks.append(theirs)
         return ours
@@ -62,7 +61,6 @@ class Browser:
         return self.session.wire
 
     def send(self, *messages: str | bytes) -> None:
-        """Send messages over the last WebSocket, in one segment."""
         self.socks[-1].sendall(b"".join(masked(BINARY if isinstance(each, bytes) else TEXT, each) for each in messages))
         turn()
 
@@ -79,7 +77,6 @@ class Browser:
         return Poll(self.session)
 
     def close(self) -> None:
-        """Drop every connection."""
         for sock in self.socks:
             sock.close()
         turn()

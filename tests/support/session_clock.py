@@ -33,11 +33,9 @@ class Clock:
         self.asked: list[tuple[float, Callable[..., Any], tuple[Any, ...]]] = []
 
     def after(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> None:
-        """Note a deadline."""
         self.asked.append((self.now_s + delay_s, callback, args))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, deadline by deadline."""
         end_s = self.now_s + seconds
         while due := [entry for entry in self.asked if entry[0] <= end_s]:
             first = min(due, key=lambda entry: entry[0])
@@ -106,7 +104,6 @@ def native_pair() -> tuple[NativeSocket, socket.socket]:
 
 
 def read_all(sock: socket.socket | NativeSocket) -> bytes:
-    """Return the bytes that have come, without waiting."""
     sock.setblocking(False)
     received = b""
     with suppress(BlockingIOError):

@@ -36,22 +36,18 @@ class SmallRedis:
         self.asked: list[str] = []
 
     def client(self) -> Client:
-        """Return a connected client of it."""
         return cast(Client, self)
 
     def flush(self) -> None:
-        """Forget everything."""
         self._sets, self._hashes, self._lists, self._strings, self._ends_s = {}, {}, {}, {}, {}
 
     def present(self) -> set[str]:
-        """Return the keys that there are."""
         self._expire()
         return {*self._sets, *self._hashes, *self._lists, *self._strings}
 
     # -- as redis-py's client -----------------------------------------------------------------------------------------
 
     def execute_command(self, name: str, *arguments: Any) -> Any:
-        """Answer a command."""
         if not self.up:
             raise BusUnavailable("gone")
         self.asked.append(name)
@@ -61,7 +57,6 @@ class SmallRedis:
         return getattr(self, "_expire_in" if name == "EXPIRE" else f"_{name.lower()}")(*arguments)
 
     def pipeline(self, transaction: bool) -> Pipeline:
-        """Return an empty pipeline."""
         assert not transaction
         return Pipeline(self.execute_command)
 
@@ -210,11 +205,9 @@ class Pipeline:
         self._commands: list[tuple[Any, ...]] = []
 
     def execute_command(self, *command: Any) -> None:
-        """Add a command."""
         self._commands.append(command)
 
     def execute(self, raise_on_error: bool) -> list[Any]:
-        """Run them."""
         assert not raise_on_error
         return [self._reply(command) for command in self._commands]
 

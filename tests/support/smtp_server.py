@@ -47,7 +47,6 @@ class Received:
 
     @property
     def text(self) -> str:
-        """Its text."""
         body = self.message.get_body(("plain",))
         assert body is not None
         return str(body.get_content()).replace("\r\n", "\n")
@@ -147,7 +146,6 @@ class SmtpServer:
         return self.mails
 
     def close(self) -> None:
-        """End it."""
         self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -183,11 +181,9 @@ class SmtpServer:
     # -- of its sessions, in its loop -----------------------------------------------------------------------------
 
     def note(self, what: str) -> None:
-        """Count something."""
         self._counts[what] += 1
 
     def take(self, envelope: Any, *, accepted: bool) -> None:
-        """Keep a mail."""
         self.received.append(Received(envelope.mail_from, list(envelope.rcpt_tos), envelope.original_content, accepted))
 
     def planned(self, stage: str) -> str:

@@ -79,7 +79,6 @@ class Application:
         sio.on("disconnect", self.end, namespace=namespace)
 
     def end(self, sid: str, reason: str) -> None:
-        """Remember how a client ended."""
         self.ends.append(reason)
 
     def leftovers(self) -> dict[str, Any]:
@@ -96,7 +95,6 @@ class Application:
         }
 
     def members(self) -> int:
-        """Return how many are in the room."""
         return len(self.sio.manager.rooms.get("/room", {}).get(ROOM, ()))
 
 
@@ -180,7 +178,6 @@ class Browser:
         return self.send(*messages).received()
 
     def join(self, namespace: str = "/") -> str:
-        """Join a namespace; return the client's id in it."""
         prefix = "40" if namespace == "/" else f"40{namespace},"
         connected, _ = self.answers(prefix)
         assert isinstance(connected, str)
@@ -199,7 +196,6 @@ class Browser:
         return self._sock is not None and self._sock.fileno() < 0
 
     def go(self) -> None:
-        """Break the connection off, as a closed tab does."""
         if self._sock is not None:
             self._sock.close()
         else:

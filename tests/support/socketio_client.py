@@ -38,7 +38,6 @@ class SocketIOClient(ABC):
 
     @property
     def welcome(self) -> Any:
-        """The body of the welcome, waited for."""
         return self.wait_for(lambda: self.named("welcome"), "the welcome")[0][0]
 
     @property
@@ -48,11 +47,9 @@ class SocketIOClient(ABC):
 
     @property
     def offsets(self) -> list[int]:
-        """The offset of each event."""
         return [meta["offset"] for _, _, meta in self.events]
 
     def named(self, name: str) -> list[list[Any]]:
-        """Return the arguments of every message of this name."""
         return [rest for kind, *rest in tuple(self.received) if kind == name]
 
     def wait_for_events(self, count: int) -> list[list[Any]]:
@@ -61,7 +58,6 @@ class SocketIOClient(ABC):
         return self.events
 
     def join(self, auth: object) -> None:
-        """Send CONNECT."""
         self.send_packet(f"40/{self.namespace}," + ("" if auth is None else json.dumps(auth)))
 
     def request(self, name: str, *arguments: Any) -> Any:

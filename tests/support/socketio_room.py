@@ -43,21 +43,17 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         return "behind them"
 
     def on_binary_burst(self, sid: str, count: int) -> bytes:
-        """The same with attachments, in the events and in the acknowledgement."""
         for number in range(count):
             self.emit("numbered", (number, b"x"), to=sid)
         return b"behind them"
 
     def on_echo(self, sid: str, *data: Any) -> tuple[Any, ...]:
-        """Return the arguments."""
         return data
 
     def on_ask_me(self, sid: str, question: Any) -> Any:
-        """Ask the client, and return its answer."""
         return self.call("question", question, to=sid, timeout=30)
 
     def on_disconnect_me(self, sid: str) -> None:
-        """Disconnect the client, in its own handler."""
         self.disconnect(sid)
 
     def on_disconnect(self, sid: str, reason: str) -> None:

@@ -43,11 +43,9 @@ class WorkerClock:
         self._still: tuple[float, float] | None = None
 
     def time(self) -> float:
-        """As time.time."""
         return (self._still[0] if self._still else time.time()) + self.moved_s + self._ahead_s
 
     def monotonic(self) -> float:
-        """As time.monotonic."""
         return (self._still[1] if self._still else time.monotonic()) + self.moved_s
 
     def sleep(self, seconds: float) -> None:
@@ -63,7 +61,6 @@ class WorkerClock:
         self._ahead_s = seconds
 
     def move(self, seconds: float) -> None:
-        """Let so much time pass."""
         self.moved_s += seconds
 
 
@@ -139,7 +136,6 @@ class SteppedWorker:
             self.work()
 
     def waiting(self) -> int:
-        """Return how many tasks wait or are leased."""
         return int(call(self._client, "ZCARD", f"{self._group}:held"))
 
     def make_due(self) -> None:
@@ -195,7 +191,6 @@ class Site:
     clock: WorkerClock
 
     def values(self) -> list[Any]:
-        """Return the data of each delivery."""
         return values(self.recorder)
 
     def check_at_rest(self, worker: SteppedWorker, offset: int, group: str = "mail") -> None:

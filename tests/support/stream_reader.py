@@ -20,7 +20,6 @@ class StreamReader:
     _rest: bytes = b""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
         *blocks, self._rest = (self._rest + data).split(b"\n\n")
         for block in blocks:
             self._take(block.decode())
@@ -44,5 +43,4 @@ class StreamReader:
             self.order.append(fields["event"])
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Return the bodies of the notices of a name."""
         return [body for each, body in self.notices if each == name]

@@ -24,7 +24,6 @@ def pem(private: Any) -> str:
 
 
 def algorithm_of(private: Any) -> str:
-    """Return the algorithm of a private key."""
     if isinstance(private, rsa.RSAPrivateKey):
         return "RS256"
     return "ES256" if isinstance(private, ec.EllipticCurvePrivateKey) else "EdDSA"

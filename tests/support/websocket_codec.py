@@ -79,7 +79,6 @@ def masked(
 
 
 def header(opcode: int, size: int, *, fin: bool = True, reserved: int = 0, mask: bool = True) -> bytes:
-    """Return a frame's header without the masking key."""
     first = (_FIN if fin else 0) | reserved << 4 | opcode
     bit = _MASKED if mask else 0
     if size < 126:

@@ -100,7 +100,6 @@ class WiredClient:
         return len(data)
 
     def drain(self) -> None:
-        """Let the browser read until everything that waits has come."""
         quiet = 0
         while quiet < 3:
             quiet = 0 if self.read() else quiet + 1
@@ -112,15 +111,12 @@ class WiredClient:
 
     @property
     def offsets(self) -> list[int | None]:
-        """The offset of each."""
         return [meta.get("offset") for _, _, meta in self.events]
 
     def notices(self, name: str) -> list[dict[str, Any]]:
-        """The bodies of every notice of this name."""
         return [rest[0] for kind, *rest in self.received if kind == name]
 
     def close(self) -> None:
-        """End the connection without a goodbye."""
         self.connection.end("test", abort=True, hard=True)
         self._browser.close()
         turn()

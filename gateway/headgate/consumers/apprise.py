@@ -19,12 +19,12 @@ from urllib.parse import quote
 import apprise
 
 from headgate.events.topic import user_of
-from headgate.settings.options import Kind, number, option
+from headgate.settings.options import Kind, WrongValue, number, option, required
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .pause import Pause
 from .templates import BODY, TEMPLATE, TITLE, message_faults, read_message
-from .values import FUNCTION_NAME, VARIABLE, as_list, function_faults, load_function, need_secret
+from .values import FUNCTION_NAME, as_list, function_faults, load_function
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
@@ -43,33 +43,26 @@ for _name in ("apprise", "urllib3"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
-def _urls(raw: str | Sequence[str]) -> str:
-    words = raw.split() if isinstance(raw, str) else [word for each in raw for word in each.split()]
-    if not 1 <= len(words) <= MAX_URLS:
-        raise ValueError
-    return " ".join(words)
-
-
-def _template_urls(raw: str | Sequence[str]) -> str:
-    joined = _urls(raw)
-    if any("{user}" not in url for url in joined.split()):
-        raise ValueError
-    return joined
+def _urls(raw: str | Sequence[str]) -> tuple[str, ...]:
+    urls = tuple(dict.fromkeys(raw.split() if isinstance(raw, str) else [word for each in raw for word in each.split()]))
+    if not 1 <= len(urls) <= MAX_URLS:
+        raise WrongValue(f"there are {len(urls)}")
+    if len({"{user}" in url for url in urls}) > 1:
+        raise WrongValue("{user} is in some of them; expected it in all or none", says_expected=True)
+    return urls
 
 
 @dataclass(frozen=True, slots=True)
 class AppriseOptions:
     """The options of an Apprise consumer."""
 
-    urls: str | None = option(None, Kind(_urls, EXPECTED_URLS), "The services, as Apprise writes them.", secret=True)
-    urls_env: str | None = option(None, VARIABLE, "The variable that holds them.")
-    urls_template: str | None = option(
-        None,
-        Kind(_template_urls, f"1 to {MAX_URLS} Apprise URLs with {{user}} in them, such as tgram://token/{{user}}"),
-        "The same for one user: `{user}` is the user whose topic it is (users.<word>.…), percent-encoded.",
+    urls: tuple[str, ...] = option(
+        required(),
+        Kind(_urls, EXPECTED_URLS),
+        "The services, as Apprise writes them. `{user}` in each of them is the user whose topic it is (users.<word>.…), "
+        "percent-encoded.",
         secret=True,
     )
-    urls_template_env: str | None = option(None, VARIABLE, "The variable that holds them.")
     address_function: str | None = option(
         None,
         FUNCTION_NAME,
@@ -90,24 +83,23 @@ class Apprise(Consumer):
         super().__init__(options, context)
         self._timeout_s, self._now = options.timeout_s, now
         self._message = read_message(options.title, options.body)
-        self._urls = _read_urls(options)
         named = options.address_function
         self._addresses = load_function(named) if named else lambda delivery: user_of(delivery.topic)
         self._per_user = _is_per_user(options)
         # Services of users are created on demand.
-        self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}
+        self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in options.urls}
         self._pauses: defaultdict[str, Pause] = defaultdict(Pause)
 
     @classmethod
     def check(cls, options: AppriseOptions, patterns: Sequence[str]) -> list[str]:
         faults: list[str] = []
         try:
-            for url in _read_urls(options):
+            for url in options.urls:
                 _check_url(url, options.timeout_s)
         except ValueError as error:
             faults.append(str(error))
         if options.address_function is not None and not _is_per_user(options):
-            faults.append("address_function is given without urls_template; expected both")
+            faults.append("address_function: no URL has a place for an address; expected urls with {user}")
         return (
             faults + function_faults("address_function", options.address_function) + message_faults(options.title, options.body)
         )
@@ -115,7 +107,7 @@ class Apprise(Consumer):
     @classmethod
     def channel(cls, options: AppriseOptions) -> str | None:
         """Return `push`, or None for fixed URLs, because users cannot mute their messages."""
-        return None if options.urls or options.urls_env else "push"
+        return "push" if _is_per_user(options) else None
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
         return tuple(self._targets(delivery))
@@ -159,10 +151,10 @@ class Apprise(Consumer):
         Raises Reject if an address is not a single target, or for more than MAX_ADDRESSES.
         """
         if not self._per_user:
-            return {_key(url): (url, url) for url in self._urls}
+            return {_key(url): (url, url) for url in self.options.urls}
         refusal = f"address_function: expected at most {MAX_ADDRESSES} addresses, got more"
         addresses = as_list(self._addresses(delivery), MAX_ADDRESSES, refusal)
-        filled = ((_filled(url, address), url) for address in addresses for url in self._urls)
+        filled = ((_filled(url, address), url) for address in addresses for url in self.options.urls)
         return {_key(target): (target, url) for target, url in filled}
 
     def _render(self, delivery: Delivery) -> tuple[str, str]:
@@ -177,25 +169,7 @@ def _filled(url: str, address: object) -> str:
 
 
 def _is_per_user(options: AppriseOptions) -> bool:
-    return options.urls_template is not None or options.urls_template_env is not None
-
-
-def _read_urls(options: AppriseOptions) -> list[str]:
-    """Return the URLs or their templates, without duplicates.
-
-    Raises ValueError for none, for both kinds, for too many, or for a template without a place for a user.
-    """
-    per_user = _is_per_user(options)
-    if per_user and (options.urls is not None or options.urls_env is not None):
-        raise ValueError("urls and urls_template are both given; expected one of them")
-    name = "urls_template" if per_user else "urls"
-    urls = list(dict.fromkeys(need_secret(options, name, is_url=True).split()))
-    where = f"{name}_env={getattr(options, f'{name}_env')!r}"
-    if len(urls) > MAX_URLS:
-        raise ValueError(f"{where}: this variable holds {len(urls)} URLs; expected {EXPECTED_URLS}")
-    if per_user and any("{user}" not in url for url in urls):
-        raise ValueError(f"{where}: this variable holds a URL without {{user}}")
-    return urls
+    return "{user}" in options.urls[0]
 
 
 def _check_url(url: str, timeout_s: float) -> None:

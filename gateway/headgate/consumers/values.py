@@ -1,8 +1,4 @@
-"""Checks functions, certificate files and secrets named in a consumer's options, before anything runs.
-
-A secret is `password` in the file, or `password_env`, the name of an environment variable. The options have both fields. Faults
-never contain a secret.
-"""
+"""Checks functions, certificate files and secrets named in a consumer's options, before anything runs."""
 
 from __future__ import annotations
 
@@ -14,14 +10,13 @@ from typing import Any
 
 from headgate.errors import InvalidRequest
 from headgate.runtime.importing import import_string
-from headgate.settings.options import file_path, text
-from headgate.settings.settings import environment
+from headgate.settings.options import Kind, WrongValue, file_path, text
 
 from .base import Reject
 
 FUNCTION = "package.module:function"
 # The forms that options of several consumers expect.
-FUNCTION_NAME, VARIABLE = text(f"a function as {FUNCTION}"), text("the name of an environment variable")
+FUNCTION_NAME = text(f"a function as {FUNCTION}")
 CA_FILE = file_path("the path of a PEM file")
 
 
@@ -67,41 +62,12 @@ def ca_file_faults(path: str | None) -> list[str]:
     return []
 
 
-def read_secret(options: object, name: str, *, is_url: bool = False) -> str | None:
-    """Return the secret `name` of these options, or None if it is not set.
+def sealed(read: Callable[[str], Any], expected: str) -> Kind:
+    """A secret. White space around it is refused, because it may or may not belong to it."""
 
-    White space around a secret is refused (`settings.STRONG_SECRET`), because it may or may not belong to it. Around a URL it
-    is removed. Raises ValueError for such a secret, if it is set twice, or if the variable is unset or blank.
-    """
-    where, secret = name, getattr(options, name)
-    variable: str | None = getattr(options, f"{name}_env")
-    if variable is not None:
-        if secret is not None:
-            raise ValueError(f"{name} and {name}_env are both given; expected one of them")
-        where, secret = f"{name}_env={variable!r}", environment().get(variable, "")
-        if not secret.strip():
-            raise ValueError(f"{where}: there is no such environment variable, or it is blank")
-    read: str | None = secret and secret.strip()
-    if read != secret and not is_url:
-        raise ValueError(f"{where}: there is a blank or a line end around the secret; take it away")
-    return read
+    def checked(raw: str) -> Any:
+        if raw != raw.strip():
+            raise WrongValue("there is a blank or a line end around it; take it away")
+        return read(raw)
 
-
-def need_secret(options: object, name: str, *, is_url: bool = False) -> str:
-    """Return the required secret `name`. Raises ValueError as `read_secret`, and if it is not set."""
-    if (secret := read_secret(options, name, is_url=is_url)) is None:
-        raise ValueError(f"{name} is missing; expected {name} or {name}_env")
-    return secret
-
-
-def secret_faults(options: object, name: str, read: Callable[[str], object]) -> list[str]:
-    """Return why `read` refuses the secret `name` from a variable, in at most one line. A value in the file was read before."""
-    try:
-        secret = need_secret(options, name)
-    except ValueError as error:
-        return [str(error)]
-    try:
-        read(secret)
-    except ValueError as error:
-        return [f"{name}_env={getattr(options, f'{name}_env')!r}: the value of this variable is wrong: {error}"]
-    return []
+    return Kind(checked, expected)

@@ -288,7 +288,7 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
         try:
             return check(raw)
         except (InvalidPattern, InvalidRequest, InvalidTopic) as error:
-            raise ValueError from error
+            raise ValueError(error.message) from error
 
     return read
 
@@ -301,4 +301,4 @@ HOST_AND_PORT = Kind(_host_and_port, "HOST:PORT, such as 127.0.0.1:8125 or [::1]
 USER = Kind(_refused(check_user), "a user's name")
 TOPIC = Kind(_refused(check_topic), "a topic such as alerts.orders")
 PATTERN = Kind(_refused(check_pattern), "a pattern such as orders.*.failed")
-PATTERNS = Kind(lambda raw: tuple(map(PATTERN.read, read_words(raw))), "patterns such as news.#, comma-separated")
+PATTERNS = Kind(lambda raw: all_parsed(PATTERN.read, read_words(raw)), "patterns such as news.#, comma-separated")

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from headgate.consumers.apprise import MAX_URLS, Apprise, AppriseOptions, _filled
+from headgate.consumers.apprise import EXPECTED_URLS, MAX_URLS, Apprise, AppriseOptions, _filled
 from headgate.consumers.base import Context, Delivery, Reject
 from headgate.events.topic import user_topic
 from headgate.settings.options import read_options
 
 UNKNOWN = "urls: one that starts with {} is not what Apprise expects of such a URL, or it knows none"
+EXPECTED = f"expected {EXPECTED_URLS}"
 CONTEXT = Context("chat", "shop", cast(Any, None), cast(Any, None))
 
 
@@ -96,21 +97,15 @@ def test_a_template_that_does_not_go_with_an_event_sets_it_aside() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({}, "urls is missing; expected urls or urls_env"),
-        ({"urls_env": "CHAT"}, "urls_env='CHAT': there is no such environment variable, or it is blank"),
         ({"urls": "canary://x"}, UNKNOWN.format("canary://")),
         ({"urls": "tgram://canary"}, UNKNOWN.format("tgram://")),
         ({"urls": "canary-token"}, UNKNOWN.format("(no scheme)")),
-        (
-            {"urls": "json://a", "urls_template": "json://a/{user}"},
-            "urls and urls_template are both given; expected one of them",
-        ),
-        ({"urls_template": "canary://x/{user}"}, UNKNOWN.format("canary://")),
+        ({"urls": "canary://x/{user}"}, UNKNOWN.format("canary://")),
         (
             {"urls": "json://a", "address_function": "os:listdir"},
-            "address_function is given without urls_template; expected both",
+            "address_function: no URL has a place for an address; expected urls with {user}",
         ),
-        ({"urls_template": "json://a/{user}", "address_function": "os:sep"}, "address_function='os:sep': expected a function"),
+        ({"urls": "json://a/{user}", "address_function": "os:sep"}, "address_function='os:sep': expected a function"),
         ({"urls": "json://a", "title": "{{ event.tpic }}"}, "title, line 1 ({{ event.tpic }}): a name that is not there"),
         ({"urls": "json://a", "body": "{% if %}"}, "body, line 1: Expected an expression, got 'end of statement block'"),
     ],
@@ -120,15 +115,19 @@ def test_a_fault_of_the_options_is_found_first(table: dict[str, Any], said: str)
     assert Apprise.check(read(table), ["#"]) == [said]
 
 
-def test_urls_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With spaces or lines between; no more of them than in the file."""
-    monkeypatch.setenv("CHAT", "json://127.0.0.1/a\n json://127.0.0.1/b")
-    options = read({"urls_env": "CHAT"})
-    assert Apprise.check(options, ["#"]) == []
-    assert Apprise(options, CONTEXT).keys(delivery(b"1")) == make("json://127.0.0.1/a", "json://127.0.0.1/b").keys(delivery(b"1"))
-
-    monkeypatch.setenv("CHAT", " ".join(f"json://a/{number}" for number in range(MAX_URLS + 1)))
-    assert Apprise.check(options, ["#"])[0].startswith("urls_env='CHAT': this variable holds 33 URLs; expected 1 to 32")
+@pytest.mark.parametrize(
+    ("urls", "wrong"),
+    [
+        (None, f"is missing; {EXPECTED}"),
+        ([], f"{EXPECTED}; there are 0"),
+        ([f"json://a/{number}" for number in range(MAX_URLS + 1)], f"{EXPECTED}; there are 33"),
+        (["json://a", "json://a/{user}"], "{user} is in some of them; expected it in all or none"),
+    ],
+)
+def test_urls_that_do_not_go_together_are_refused(urls: list[str] | None, wrong: str) -> None:
+    """Without any of them in the fault. Text with spaces or lines between them is as good as a list."""
+    assert [fault.wrong for fault in read_options(AppriseOptions, {"urls": urls})[1]] == [wrong]
+    assert read({"urls": "json://a\n json://b json://a"}).urls == ("json://a", "json://b")
 
 
 # One user ------------------------------------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ def one_address(delivery: Delivery) -> str:
 
 def test_a_template_sends_to_the_user_whose_topic_it_is() -> None:
     """The name is percent-encoded, and an event outside a user's topics goes to no recipient."""
-    table = {"urls_template": ["json://a/{user}", "json://b/?to={user}"]}
+    table = {"urls": ["json://a/{user}", "json://b/?to={user}"]}
 
     assert sent_to(table, user_topic("ana@example.org", "inbox.due")) == [
         "json://a/ana%40example.org",
@@ -180,7 +179,7 @@ def test_a_template_sends_to_the_user_whose_topic_it_is() -> None:
 def test_a_function_returns_the_addresses_that_the_template_takes() -> None:
     """Each address is a part of the work by itself; an empty list sends nothing."""
     table = {
-        "urls_template": "tgram://123456789:abcdefghijklmnopqrstuvwxyz_12345678/{user}",
+        "urls": "tgram://123456789:abcdefghijklmnopqrstuvwxyz_12345678/{user}",
         "address_function": f"{__name__}:addresses",
     }
 
@@ -190,14 +189,14 @@ def test_a_function_returns_the_addresses_that_the_template_takes() -> None:
 
 def test_text_from_a_function_is_one_address() -> None:
     """Not one for each of its letters, which may be the names of others."""
-    assert sent_to({"urls_template": "json://a/{user}", "address_function": f"{__name__}:one_address"}, "a") == ["json://a/1001"]
+    assert sent_to({"urls": "json://a/{user}", "address_function": f"{__name__}:one_address"}, "a") == ["json://a/1001"]
 
 
 @pytest.mark.parametrize("name", ["ana,ben", "ana ben", "ana;ben", "ana/ben", "ana\\ben", "[ana]", "ana%2Cben"])
 def test_a_name_that_apprise_would_read_as_several_targets_is_refused(name: str) -> None:
     """No user's name sends a message to another user; the reason has none of it."""
     with pytest.raises(Reject, match=r"^json:// cannot have this address; expected text without blanks") as refused:
-        sent_to({"urls_template": "json://a/{user}"}, user_topic(name, "inbox.due"))
+        sent_to({"urls": "json://a/{user}"}, user_topic(name, "inbox.due"))
     assert name not in refused.value.reason
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.consumers.templates import template_faults
-from headgate.consumers.values import CA_FILE, FUNCTION_NAME, VARIABLE, ca_file_faults, function_faults, read_secret
+from headgate.consumers.values import CA_FILE, FUNCTION_NAME, ca_file_faults, function_faults, sealed
 from headgate.settings.addresses.origins import ascii_host, is_loopback
-from headgate.settings.options import SWITCH, Kind, file_path, integer, number, one_of, option, read_words, required, verbatim
+from headgate.settings.options import SWITCH, Kind, all_parsed, file_path, integer, number, one_of, option, read_words, required
 from headgate.settings.options import text as some
 
 from .address import Mailbox, check_address, read_mailbox
@@ -21,7 +21,7 @@ MAX_ADDRESS_TEXT = 1000
 
 
 def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(check_address(address) for address in read_words(raw)))
+    return all_parsed(check_address, read_words(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class EmailOptions:
         None, CA_FILE, "Certificates to trust instead of the system's, for servers with a private certificate authority."
     )
     user: str | None = option(None, some("a user name"), "The login. Not set: none.")
-    password: str | None = option(None, verbatim("a password"), "Its password.", secret=True)
-    password_env: str | None = option(None, VARIABLE, "The variable that holds the password.")
+    password: str | None = option(None, sealed(some("").read, "a password"), "Its password.", secret=True)
     timeout_s: float = option(
         30.0,
         number(0.1, 300, "seconds"),
@@ -94,13 +93,9 @@ def _server_faults(options: EmailOptions) -> list[str]:
         faults.append(f"port={options.port} with security={options.security!r}: expected security = {expected!r} at this port")
     if options.security == "none" and options.ca_file is not None:
         faults.append("ca_file is given with security='none'; expected starttls or tls")
-    try:
-        password = read_secret(options, "password")
-    except ValueError as error:
-        return [*faults, str(error)]
-    if (options.user is None) != (password is None):
+    if (options.user is None) != (options.password is None):
         faults.append("user and password go together; expected both or neither")
-    if not f"{options.user}{password}".isascii():
+    if not f"{options.user}{options.password}".isascii():
         faults.append("user, password: expected ASCII characters")
     return faults or ca_file_faults(options.ca_file)
 

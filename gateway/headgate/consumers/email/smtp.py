@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
-from headgate.consumers.values import read_secret
 from headgate.runtime.connection_faults import reason_of
 
 from .message import Mail
@@ -58,14 +57,12 @@ class MailServer:
             to the message, which `accept_timeout_s` limits.
         now: the monotonic clock.
 
-    Raises:
-        OSError: the file of certificates is unreadable, or contains none (ssl.SSLError).
-        ValueError: the password is set twice, or its variable is unset.
+    Raises OSError if the file of certificates is unreadable, or contains none (ssl.SSLError).
     """
 
     def __init__(self, options: EmailOptions, now: Callable[[], float] = time.monotonic) -> None:
         self._options, self._now = options, now
-        self._port, self._password = options.port or PORTS[options.security], read_secret(options, "password")
+        self._port = options.port or PORTS[options.security]
         self._place = f"{options.host}:{self._port}"
         self._context = None if options.security == "none" else ssl.create_default_context(cafile=options.ca_file)
         self._smtp: _Smtp | None = None
@@ -166,7 +163,7 @@ class MailServer:
                 smtp.received = b""  # plain-text bytes after the answer, which are not secured
                 smtp.ehlo_or_helo_if_needed()
             if self._options.user is not None:
-                smtp.login(self._options.user, self._password or "")
+                smtp.login(self._options.user, self._options.password or "")
         except smtplib.SMTPAuthenticationError as error:
             # Without the server's text, because some servers repeat the credentials.
             raise RefusesUs(answered("the login", error.smtp_code)) from error

@@ -1,7 +1,7 @@
 """Reads the consumers of the configuration file (settings/file.py), and reports all faults of the file together.
 
-Each `[consumers.<name>]` holds the common options (`TableOptions`, `RunnerOptions`) and the options of its type. A fault is one
-line as in settings/file.py.
+Each `[consumers.<name>]` holds the common options (`TableOptions`, `RunnerOptions`) and the options of its type. In place of a
+secret, `<option>_env` names an environment variable. A fault is one line as in settings/file.py, without any secret.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_consumers(
 
     Args:
         path: the file, named in errors as given.
-        environment: `HEADGATE_*` names that override `[settings]`.
+        environment: `HEADGATE_*` names that override `[settings]`, and the variables of secrets.
         only: names of consumers; the others are checked and left out. Empty for all.
 
     Raises SettingsError with a line for every fault of the file and of the environment, and every unknown name in `only`.
@@ -89,7 +89,7 @@ def read_consumers(
         tables = {}
     namespaces = settings.namespaces if settings else None
     for name, table in tables.items():
-        spec, its_faults = _read_consumer(name, table, namespaces)
+        spec, its_faults = _read_consumer(name, table, namespaces, environment)
         faults.extend(f"{path} {line}" for line in its_faults)
         if spec is not None:
             specs.append(spec)
@@ -141,7 +141,9 @@ def load_type(type_name: str) -> type[Consumer]:
     return loaded
 
 
-def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
+def _read_consumer(
+    name: str, table: object, namespaces: Sequence[str] | None, environment: Mapping[str, str]
+) -> tuple[ConsumerSpec | None, list[str]]:
     """Return one consumer, or None and its faults, each with its table. `namespaces` is None if unknown."""
     where = f"[consumers.{name}]"
     if not CONSUMER_NAME.fullmatch(name):
@@ -160,9 +162,9 @@ def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -
         except ValueError as error:
             faults.append(Fault("type", str(error), show(table["type"])))
     if consumer is not None:
-        options, own_faults = _read_part(consumer.Options, table)
+        options, own_faults = _read_own(consumer.Options, table, environment)
         faults += own_faults
-        known = _common_keys() | _keys(consumer.Options)
+        known = _common_keys() | _keys(consumer.Options) | {f"{secret}_env" for secret in _secrets(consumer.Options)}
         for key in (key for key in table if key not in known):
             close = difflib.get_close_matches(key, sorted(known), 1, 0.6)
             faults.append(Fault(key, f"is not an option of {table['type']}", close=close[0] if close else None))
@@ -179,6 +181,37 @@ def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -
 def _read_part(declared: type[Declared], table: Mapping[str, object]) -> tuple[Declared | None, list[Fault]]:
     keys = _keys(declared)
     return read_options(declared, {key: value for key, value in table.items() if key in keys})
+
+
+def _read_own(
+    declared: type[Declared], table: Mapping[str, object], environment: Mapping[str, str]
+) -> tuple[Declared | None, list[Fault]]:
+    """Read the options of a type, and secrets from the environment variables that the table names."""
+    given, variables, faults = dict(table), dict[str, str](), list[Fault]()
+    for name in _secrets(declared):
+        if (variable := table.get(f"{name}_env")) is None:
+            continue
+        value = environment.get(variable, "") if isinstance(variable, str) else ""
+        if given.get(name) is not None:
+            faults.append(Fault(name, f"and {name}_env are both given; expected one of them"))
+        elif not value.strip():
+            faults.append(Fault(f"{name}_env", "there is no such environment variable, or it is blank", show(variable)))
+        else:
+            given[name], variables[name] = value, show(variable)
+    options, wrong = _read_part(declared, given)
+    for fault in wrong:
+        if fault.key in variables:
+            fault = Fault(f"{fault.key}_env", f"the value of this variable is wrong: {fault.wrong}", variables[fault.key])
+        elif fault.shown is None and fault.key in _secrets(declared):
+            if f"{fault.key}_env" in table:
+                continue
+            fault = fault._replace(wrong=f"{fault.wrong}, or {fault.key}_env")
+        faults.append(fault)
+    return None if faults else options, faults
+
+
+def _secrets(declared: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(declared) if field.metadata["secret"]]
 
 
 def _keys(declared: type) -> set[str]:

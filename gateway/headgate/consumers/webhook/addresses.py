@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.settings.addresses.http_target import Address, read_target
-from headgate.settings.options import read_words
+from headgate.settings.options import all_parsed, read_words
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -74,19 +74,21 @@ class Allowed:
 def read_allowed(raw: str | Sequence[str]) -> Allowed:
     """Read networks (`10.0.0.0/8`) and places (`hooks.internal:8443`, `[fd00::1]:80`).
 
-    Raises ValueError for anything else.
+    Raises ValueError with every other word.
     """
-    networks: list[Network] = []
-    places: list[tuple[str, int]] = []
-    for word in read_words(raw):
-        try:
-            networks.append(ipaddress.ip_network(word))
-        except ValueError:
-            if not _PLACE.fullmatch(word):
-                raise
-            place = read_target(f"http://{word}")  # normalises a host as a target does
-            places.append((place.host, place.port))
-    return Allowed(tuple(networks), tuple(places))
+    allowed = all_parsed(_read_one, read_words(raw))
+    networks = tuple(each for each in allowed if not isinstance(each, tuple))
+    return Allowed(networks, tuple(each for each in allowed if isinstance(each, tuple)))
+
+
+def _read_one(word: str) -> Network | tuple[str, int]:
+    try:
+        return ipaddress.ip_network(word)
+    except ValueError:
+        if not _PLACE.fullmatch(word):
+            raise
+    place = read_target(f"http://{word}")  # normalises a host as a target does
+    return place.host, place.port
 
 
 def _meant(address: Address) -> Address:

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery
-from headgate.consumers.values import CA_FILE, VARIABLE, ca_file_faults, need_secret, secret_faults
+from headgate.consumers.values import CA_FILE, ca_file_faults, sealed
 from headgate.installation import __version__
 from headgate.settings.addresses.http_target import EXPECTED_URL, Target, read_target
 from headgate.settings.addresses.origins import is_local
@@ -55,11 +55,11 @@ EXPECTED_SECRET = (
 def read_secrets(text: str) -> tuple[bytes, ...]:
     """Return the keys in a text of one or several secrets.
 
-    Raises ValueError, without the text, if it is not EXPECTED_SECRET.
+    Raises ValueError if it is not EXPECTED_SECRET.
     """
     words = text.split()
     if not 1 <= len(words) <= MAX_SECRETS:
-        raise ValueError(f"expected {EXPECTED_SECRET}")
+        raise ValueError
     return tuple(_key(word) for word in words)
 
 
@@ -80,7 +80,7 @@ def _key(word: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES or is_placeholder(key):
-        raise ValueError(f"expected {EXPECTED_SECRET}")
+        raise ValueError
     return key
 
 
@@ -93,24 +93,18 @@ def _headers(raw: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(raw.items())
 
 
-def _secrets(raw: str) -> str:
-    read_secrets(raw)
-    return raw
-
-
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
     """The options of the webhook consumer."""
 
     # Often the path of a URL is a secret.
     url: Target = option(required(), Kind(read_target, EXPECTED_URL), "The address that gets the POST.", secret=True)
-    secret: str | None = option(
-        None,
-        Kind(_secrets, EXPECTED_SECRET),
+    secret: tuple[bytes, ...] = option(
+        required(),
+        sealed(read_secrets, EXPECTED_SECRET),
         "Secret to sign with. Give several during a change: every request carries a signature of each.",
         secret=True,
     )
-    secret_env: str | None = option(None, VARIABLE, "The variable that holds the secret.")
     timeout_s: float = option(
         15.0, number(0.1, 60, "seconds"), "Longest time for one attempt, from connecting to the head of the answer."
     )
@@ -145,8 +139,7 @@ class Webhook(Consumer):
         self, options: WebhookOptions, context: Context, post: HttpPost | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(options, context)
-        self._target = options.url
-        self._keys = read_secrets(need_secret(options, "secret"))
+        self._target, self._keys = options.url, options.secret
         self._post = post or HttpPost(
             options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
@@ -156,8 +149,7 @@ class Webhook(Consumer):
 
     @classmethod
     def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:
-        faults = secret_faults(options, "secret", read_secrets)
-        target = options.url
+        faults, target = [], options.url
         address = target.address or (LOCALHOST if is_local(target.host) else None)
         refused = address and options.allow_private.refusal(address, target.host, target.port)
         if refused:

@@ -51,22 +51,16 @@ _CONTACT = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+", re.ASCII)
 _FOUR_WEEKS_S = 28 * 86400
 
 
-def _private_key(raw: str) -> str:
-    ApplicationKey(raw)
-    return raw
-
-
 @dataclass(frozen=True, slots=True)
 class WebPushOptions:
     """The options of the Web Push consumer."""
 
-    private_key: str | None = option(
-        None,
-        Kind(_private_key, EXPECTED_KEY),
+    private_key: ApplicationKey = option(
+        required(),
+        values.sealed(ApplicationKey, EXPECTED_KEY),
         "The application's private key, whose public key pages subscribe with.",
         secret=True,
     )
-    private_key_env: str | None = option(None, values.VARIABLE, "The variable that holds it.")
     contact: str = option(
         required(),
         matching(_CONTACT, "mailto:ops@example.com or an https URL"),
@@ -123,7 +117,6 @@ class WebPush(Consumer):
     ) -> None:
         super().__init__(options, context)
         self._options, self._now = options, now
-        self._key = ApplicationKey(values.need_secret(options, "private_key"))
         self._subscriptions = values.load_function(options.subscriptions_function)
         self._gone = values.load_function(options.gone_function)
         self._message = read_message(options.title, options.body)
@@ -141,7 +134,7 @@ class WebPush(Consumer):
 
     @classmethod
     def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
-        faults = values.secret_faults(options, "private_key", ApplicationKey)
+        faults = []
         for name in ("subscriptions_function", "gone_function"):
             faults += values.function_faults(name, getattr(options, name))
         return faults + message_faults(options.title, options.body) + values.ca_file_faults(options.ca_file)
@@ -217,7 +210,7 @@ class WebPush(Consumer):
 
     def _headers(self, delivery: Delivery, target: Target) -> dict[str, str]:
         return {
-            "Authorization": self._key.authorization(target.origin, self._options.contact, time.time()),
+            "Authorization": self._options.private_key.authorization(target.origin, self._options.contact, time.time()),
             "Content-Encoding": "aes128gcm",
             "Content-Type": "application/octet-stream",
             "TTL": str(int(self._options.ttl_s)),

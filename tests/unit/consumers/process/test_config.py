@@ -11,6 +11,7 @@ import pytest
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.process import config
 from headgate.consumers.process.config import read_consumers
+from headgate.consumers.values import sealed
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import SettingsError
 from headgate.installation import install_command
@@ -28,7 +29,7 @@ class PagerOptions:
 
     number: str = option(required(), text("a telephone number"), "Whom to call.")
     rings: int = option(3, integer(1, 9), "How often.")
-    pin: str | None = option(None, text("a PIN"), "Of the exchange.", secret=True)
+    pin: str | None = option(None, sealed(text("a PIN").read, "a PIN"), "Of the exchange.", secret=True)
     loud: bool = option(False, SWITCH, "Whether it may wake people.")
 
 
@@ -151,6 +152,13 @@ def test_a_consumer_may_name_its_namespace_and_one_pattern_as_text() -> None:
     assert (spec.namespace, spec.patterns) == ("chat", ("a.#", "b"))
 
 
+def test_a_secret_may_be_in_the_environment() -> None:
+    """Of any type of consumer, in a variable that the file names."""
+    _, [spec] = read(pager('pin_env = "PIN"'), {"PIN": "kept as it is"})
+
+    assert spec.options.pin == "kept as it is"
+
+
 def test_only_some_of_the_consumers() -> None:
     """In the order of the file; the others are checked all the same."""
     content = "".join(pager(name=name) for name in "abc")
@@ -198,6 +206,7 @@ TABLE = "headgate.toml [consumers.on-call]"
 TYPES = "apprise, email, monitoring, webhook, webpush, or your own as package.module:Class"
 OPTIONS = "expected Options to be a dataclass whose fields are declared with headgate.consumers.option"
 PATTERNS = "expected 1 to 64 patterns such as orders.*.failed"
+WORDS = "words are ASCII letters, digits, _ and -, or a lone * or #, joined by single dots"
 TABLES = "expected 1 to 64 tables such as [consumers.on-call]"
 NAME = "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
 CHECK = "its check raised InvalidRequest: 'invalid request: check: expected a list of texts,"
@@ -253,7 +262,7 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
     "a type that is no text": ("type = 3", f"type=3: expected {TYPES}"),
     "no patterns": ("patterns = (none)", f"patterns is missing; {PATTERNS}"),
     "empty patterns": ("patterns = []", f"patterns=[]: {PATTERNS}"),
-    "a wrong pattern": ("patterns = ['a..b']", f"patterns=['a..b']: {PATTERNS}"),
+    "a wrong pattern": ("patterns = ['a.#', 'a..b']", f"patterns=['a.#', 'a..b']: {PATTERNS}; invalid pattern 'a..b': {WORDS}"),
     "patterns that are a number": ("patterns = 7", f"patterns=7: {PATTERNS}"),
     "a namespace that is not served": ("namespace = 'x'", "namespace='x': expected one of notifications"),
     "a namespace that is no text": ("namespace = 1", "namespace=1: expected a namespace"),
@@ -330,6 +339,27 @@ def test_a_fault_is_one_line(content: str | bytes, line: str, folder: Path) -> N
     """File, table, key, value, the expected form; no secret."""
     assert faults_of(content) == [line.replace("FOLDER", str(folder))]
     assert "hunter2" not in line
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("pin_env = 'PIN'\npin = 'hunter2'", "pin and pin_env are both given; expected one of them"),
+        ("pin_env = 'NOT_SET'", "pin_env='NOT_SET': there is no such environment variable, or it is blank"),
+        ("pin_env = 'BLANK'", "pin_env='BLANK': there is no such environment variable, or it is blank"),
+        ("pin_env = 5", "pin_env=5: there is no such environment variable, or it is blank"),
+        ("number_env = 'PIN'", "number_env is not an option of pagers:Pager; did you mean number?"),
+        ('pin = " hunter2"', "pin=(hidden): expected a PIN; there is a blank or a line end around it; take it away"),
+        (
+            "pin_env = 'PADDED'",
+            "pin_env='PADDED': the value of this variable is wrong: "
+            "expected a PIN; there is a blank or a line end around it; take it away",
+        ),
+    ],
+)
+def test_a_fault_in_a_secret_names_its_place_and_not_the_secret(more: str, line: str) -> None:
+    """Twice, missing, blank, or with white space that may or may not belong to it."""
+    assert faults_of(pager(more), {"PIN": "hunter2", "BLANK": " ", "PADDED": "hunter2\r\n"}) == [f"{TABLE} {line}"]
 
 
 def test_all_faults_are_told_together() -> None:

@@ -42,7 +42,8 @@ def test_tables_are_read_into_what_they_declare() -> None:
 def test_every_fault_of_every_table_is_told_with_the_name_of_its_table() -> None:
     """By its name, or by its number when it has none."""
     assert faults_of(rules=[{"name": "a", "pattern": "x..y", "mst": 3}, {"most": 10}]) == [
-        "rules[a].pattern='x..y': expected patterns such as news.#, comma-separated",
+        "rules[a].pattern='x..y': expected patterns such as news.#, comma-separated; invalid pattern 'x..y': "
+        "words are ASCII letters, digits, _ and -, or a lone * or #, joined by single dots",
         "rules[a].mst is not an option; did you mean most?",
         "rules[2].most=10: expected a whole number from 1 to 9",
         "rules[2].name is missing; expected a name",

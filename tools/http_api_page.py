@@ -64,7 +64,7 @@ def _group(name: str, operations: list[Operation]) -> str:
 def _asked(operation: Operation) -> str:
     named = [each for each in parameters(operation) if each["in"] != "path"]
     query = ", ".join(f"`{each['name']}`" + ("" if each["required"] else "?") for each in named)
-    body = "" if operation.body is None else f"a body {_name(operation.body)}"
+    body = "" if operation.body is None else f"body {_name(operation.body)}"
     said = "; ".join(part for part in (body, query) if part)
     return f" {said}" if said else ""
 
@@ -79,7 +79,7 @@ def _name(kind: Any) -> str:
     """Return the name of a type, or the members of one without a name in the document."""
     if kind is None or kind == dict[str, Any]:
         return "" if kind is None else "an object"
-    return f"`{kind.__name__}`" if kind.__doc__ else f"of {_members(msgspec.json.schema(kind)['$defs'][kind.__name__])}"
+    return f"`{kind.__name__}`" if kind.__doc__ else f"with {_members(msgspec.json.schema(kind)['$defs'][kind.__name__])}"
 
 
 def _types() -> str:
@@ -102,7 +102,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(_kind(each) for each in schema["anyOf"])
     if "enum" in schema:
-        return " or ".join(str(each) for each in schema["enum"])
+        return " or ".join(f"`{msgspec.json.encode(each).decode()}`" for each in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {_kind(schema.get('items', {}))}"
     if schema.get("type") == "object":

@@ -39,7 +39,7 @@ class MadeKey(msgspec.Struct):
 def list_keys(call: Call) -> list[Key]:
     """List API keys.
 
-    The oldest first. Only those for namespaces of the caller's key.
+    The oldest key is first. Only those for namespaces of the caller's key.
     """
     keys = api_keys.find_all(call.redis)
     call.charge(len(keys))

@@ -39,7 +39,7 @@ class NamespaceInfo(msgspec.Struct):
 def list_namespaces(call: Call) -> list[NamespaceInfo]:
     """List namespaces and their logs.
 
-    In the gateway's order.
+    They are in the order of the gateway's settings.
     """
     names = _entered(call.services, call.identity)
     call.charge(len(names))

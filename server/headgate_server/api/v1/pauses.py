@@ -28,7 +28,7 @@ class Pause(msgspec.Struct):
 def list_pauses(call: Call) -> list[Pause]:
     """List the pauses.
 
-    By name. Includes only namespaces of the caller's key.
+    They are sorted by name. Includes only namespaces of the caller's key.
     """
     paused = pauses.read_paused(call.redis)
     call.charge(len(paused))

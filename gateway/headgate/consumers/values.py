@@ -66,7 +66,7 @@ def sealed(read: Callable[[str], Any], expected: str) -> Kind:
     """A secret. White space around it is refused, because it may or may not belong to it."""
 
     def checked(raw: str) -> Any:
-        if raw != raw.strip():
+        if "" != raw.strip() != raw:
             raise WrongValue("there is a blank or a line end around it; take it away")
         return read(raw)
 

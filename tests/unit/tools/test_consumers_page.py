@@ -38,9 +38,8 @@ def test_the_example_of_web_push_is_right(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path / "push")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "devices", raising=False)
-    monkeypatch.setenv("VAPID_PRIVATE_KEY", new_keys()[0])
 
-    assert read_consumers("headgate.toml", {})[1]
+    assert read_consumers("headgate.toml", {"VAPID_PRIVATE_KEY": new_keys()[0]})[1]
 
 
 @pytest.mark.parametrize("content", TOML)
@@ -48,9 +47,8 @@ def test_every_example_is_right(content: str, tmp_path: Path, monkeypatch: pytes
     """As `headgate consume --check` would find it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PARTNER_SECRET", "whsec_" + "A" * 32)
     for name, code in PYTHON:
         Path(f"{name}.py").write_text(code)
     Path("headgate.toml").write_text(content)
 
-    assert read_consumers("headgate.toml", {})[1]
+    assert read_consumers("headgate.toml", {"PARTNER_SECRET": "whsec_" + "A" * 32})[1]

@@ -83,7 +83,7 @@ def disconnect_client(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_cli
     return reached
 
 
-@operation("POST /clients/{session}/events", "send", problems=(404,), member="taken")
+@operation("POST /clients/{session}/events", "send", problems=(404,), members="taken")
 def send_to_client(call: Call, *, topic: Topic, data: msgspec.Raw, id: EventId | None = None) -> bool:
     """Send an event to one client.
 
@@ -112,7 +112,7 @@ def disconnect_user(call: Call, *, reason: Reason = BY_AN_OPERATOR) -> all_clien
     return reached
 
 
-@operation("PUT /users/{user}/revocation", "users:write", problems=(404, 409), member="for_s")
+@operation("PUT /users/{user}/revocation", "users:write", problems=(404, 409), members="for_s")
 def revoke_user(call: Call, *, for_s: RevokedS = DEFAULT_REVOKED_S) -> int:
     """Refuse a user, and disconnect all its clients.
 
@@ -128,7 +128,7 @@ def lift_revocation(call: Call) -> None:
     _revoke(call, "user", _user(call), 0)
 
 
-@operation("PUT /tokens/{token}/revocation", "users:write", problems=(404, 409), member="for_s")
+@operation("PUT /tokens/{token}/revocation", "users:write", problems=(404, 409), members="for_s")
 def revoke_token(call: Call, *, for_s: RevokedS = DEFAULT_REVOKED_S) -> int:
     """Refuse a token by its `jti`, and disconnect its clients."""
     return _revoke(call, "token", _text(call, "token", MAX_TOKEN_ID_CHARACTERS), for_s)

@@ -44,20 +44,6 @@ class Consumer(msgspec.Struct):
     elsewhere: list[str]
 
 
-class ConsumerList(msgspec.Struct):
-    """Consumers by name."""
-
-    namespace: str
-    consumers: list[Consumer]
-
-
-class Removed(msgspec.Struct):
-    """The number of tasks and dead letters removed with a consumer."""
-
-    waiting: int
-    dead: int
-
-
 class Letters(msgspec.Struct):
     """Dead letters, oldest first. `count` is the total. `next` is the `after` of the next page, and null in the last one."""
 
@@ -66,16 +52,16 @@ class Letters(msgspec.Struct):
     next: str | None
 
 
-@operation("GET /consumers", "consumers", in_namespace=True, cost=Cost.STATUSES)
-def list_consumers(call_: Call) -> ConsumerList:
+@operation("GET /consumers", "consumers", in_namespace=True, cost=Cost.STATUSES, members="namespace consumers")
+def list_consumers(call_: Call) -> tuple[str, list[Consumer]]:
     """List consumers.
 
-    At most 100. A consumer that has left only dead letters appears within a minute.
+    They are sorted by name, at most 100. A consumer that has left only dead letters appears within a minute.
     """
     redis = call_.redis
     statuses = call_.services.consumers(redis, call_.namespace)
     call_.charge(len(statuses))
-    return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in statuses])
+    return call_.namespace, [_shown(redis, call_.namespace, status) for status in statuses]
 
 
 @operation("GET /consumers/{name}", "consumers", in_namespace=True, problems=(404,))
@@ -88,25 +74,29 @@ def get_consumer(call_: Call) -> Consumer:
     return _shown(redis, call_.namespace, status)
 
 
-@operation("DELETE /consumers/{name}", "consumers:write", in_namespace=True, problems=(404, 409), cost=Cost.ENTRIES)
-def remove_consumer(call_: Call) -> Removed:
+_operation = partial(operation, in_namespace=True, cost=Cost.ENTRIES)
+
+
+@_operation("DELETE /consumers/{name}", "consumers:write", problems=(404, 409), members="waiting dead")
+def remove_consumer(call_: Call) -> tuple[int, int]:
     """Remove a consumer from Redis for good.
 
-    Removes its position in the log, its tasks and its dead letters. 409 if an instance has been at work within the last minute.
+    Removes its position in the log, its tasks and its dead letters (`waiting` and `dead` of them). 409 if an instance has been
+    at work within the last minute.
     """
     # Scanning a thousand names takes about as long as reading a hundred entries.
     name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
     if groups.status_of(name) is None:
         raise not_found("consumer", name)
     try:
-        waiting, dead = groups.remove(name)
+        removed = groups.remove(name)
     except InvalidRequest as error:
         raise HttpRefusal(409, error.message, reason=error.message) from error
     audit.acted("consumer removed", by=call_.by, namespace=call_.namespace, consumer=name)
-    return Removed(waiting, dead)
+    return removed
 
 
-@operation(f"GET {_LETTERS}", "consumers", in_namespace=True, problems=(404,), cost=Cost.ENTRIES)
+@_operation(f"GET {_LETTERS}", "consumers", problems=(404,))
 def list_dead_letters(
     call_: Call,
     *,
@@ -135,10 +125,7 @@ def get_dead_letter(call_: Call) -> Letter:
     return letter.shown()
 
 
-_of_letters = partial(operation, in_namespace=True, problems=(404,), cost=Cost.ENTRIES, member="count")
-
-
-@_of_letters(f"POST {_LETTERS}/retry", "consumers:write")
+@_operation(f"POST {_LETTERS}/retry", "consumers:write", problems=(404,), members="count")
 def retry_dead_letters(call_: Call, *, ids: LetterIds) -> int:
     """Retry dead letters.
 
@@ -149,7 +136,7 @@ def retry_dead_letters(call_: Call, *, ids: LetterIds) -> int:
     return _done(call_, "dead letters to be tried again", count)
 
 
-@_of_letters(f"POST {_LETTERS}/drop", "consumers:write")
+@_operation(f"POST {_LETTERS}/drop", "consumers:write", problems=(404,), members="count")
 def drop_dead_letters(call_: Call, *, ids: LetterIds) -> int:
     """Drop dead letters for good.
 

@@ -122,11 +122,11 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
         # One read is already paid for; the rest is charged now.
         if call.looked_at and (owed := -(-call.looked_at // operation.cost.units) - 1):
             reads.charge(account, time.monotonic(), owed)
-    if isinstance(value, tuple):
+    if members := operation.members.split():
+        value = dict(zip(members, value if len(members) > 1 else (value,), strict=True))
+    elif isinstance(value, tuple):
         value, status = value
-    if status == 204:
-        return _empty({})
-    return as_response(encoded_answer(status, _encode({operation.member: value} if operation.member else value) + b"\n"))
+    return _empty({}) if status == 204 else as_response(encoded_answer(status, _encode(value) + b"\n"))
 
 
 def _parameters(operation: Operation, *structs: msgspec.Struct | None) -> dict[str, Any]:

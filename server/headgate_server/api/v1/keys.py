@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, Key, check_key_id, new_key
@@ -28,14 +27,7 @@ KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
 KeyNamespace = Annotated[str, Meta(extra_json_schema={"pattern": rf"^(\*|/?{NAMESPACE})$"})]
 
 
-class MadeKey(msgspec.Struct):
-    """A new key. `secret` is the whole key, shown only now."""
-
-    secret: str
-    key: Key
-
-
-@operation("GET /keys", "keys", cost=Cost.ENTRIES, member="keys")
+@operation("GET /keys", "keys", cost=Cost.ENTRIES, members="keys")
 def list_keys(call: Call) -> list[Key]:
     """List API keys.
 
@@ -46,7 +38,7 @@ def list_keys(call: Call) -> list[Key]:
     return [Key.of(each) for each in keys if _is_within(call, each)]
 
 
-@operation("POST /keys", "keys:write", status=201, problems=(409,))
+@operation("POST /keys", "keys:write", status=201, problems=(409,), members="secret key")
 def make_key(
     call: Call,
     *,
@@ -54,10 +46,10 @@ def make_key(
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)],
     namespaces: Annotated[list[KeyNamespace], Meta(max_length=MAX_NAMESPACES)] | None = None,
     ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S)] | None = None,
-) -> MadeKey:
+) -> tuple[str, Key]:
     """Make an API key.
 
-    A key can only make keys with at most its own rights, for its own namespaces.
+    `secret` is the whole key, shown only now. A key can only make keys with at most its own rights, for its own namespaces.
     """
     try:
         check_scopes(scopes)
@@ -74,7 +66,7 @@ def make_key(
         raise BodyFault([("/name", error)]) from error
     api_keys.add(call.redis, made.stored)
     audit.acted("key made", by=call.by, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
-    return MadeKey(made.text, Key.of(made.stored))
+    return made.text, Key.of(made.stored)
 
 
 @operation("DELETE /keys/{key}", "keys:write", status=204, problems=(404,))

@@ -35,7 +35,7 @@ class NamespaceInfo(msgspec.Struct):
     retention: Retention
 
 
-@operation("GET /namespaces", OpenTo.ANY_CALLER, cost=Cost.STATUSES, member="namespaces")
+@operation("GET /namespaces", OpenTo.ANY_CALLER, cost=Cost.STATUSES, members="namespaces")
 def list_namespaces(call: Call) -> list[NamespaceInfo]:
     """List namespaces and their logs.
 

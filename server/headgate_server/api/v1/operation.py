@@ -157,7 +157,7 @@ class Operation:
         answer: returns the value, or the value and a status from `also`, for a call and the parameters of its query; None if
             the operation answers itself (publishing.py).
         in_namespace: it concerns one namespace, named in the query.
-        member: the only member of the answer, which holds the value; "" if the value is the whole answer.
+        members: the names of the answer's members, if the value is only their values (a tuple of several).
         fields: the header fields with an event id that it reads, with the description and the greatest length of each.
         cost: the growth of its work, and its charge.
         searches: it may read much of the log, so each caller has at most one running (shares.py).
@@ -177,7 +177,7 @@ class Operation:
     problems: tuple[int, ...] = ()
     pattern: str = ""
     in_namespace: bool = False
-    member: str = ""
+    members: str = ""
     about: str = ""
     fields: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     cost: Cost = Cost.REQUEST
@@ -207,15 +207,16 @@ def operation(request: str, scope: str | OpenTo, **row: Any) -> Callable[[Callab
         summary, _, about = (answer.__doc__ or "").partition("\n")
         hints = get_type_hints(answer, include_extras=True)
         returns = row.pop("returns", None) or hints["return"]
-        if "member" in row:
-            returns = msgspec.defstruct(f"{name}Answer", [(row["member"], returns)])
+        if members := row.get("members", "").split():
+            kinds = get_args(returns) if len(members) > 1 else (returns,)
+            returns = msgspec.defstruct(f"{name}Answer", list(zip(members, kinds, strict=True)))
         parts = (summary.removesuffix("."), scope, None if returns is type(None) else returns, answer)
         named = [each for each in signature(answer).parameters.values() if each.kind is each.KEYWORD_ONLY]
-        members = [_member(each, hints[each.name], in_query=not has_body) for each in named]
+        asked = [_member(each, hints[each.name], in_query=not has_body) for each in named]
         query: list[_Member] = [("namespace", str | msgspec.UnsetType, msgspec.UNSET)] if row.get("in_namespace") else []
-        asked = _struct("Query", query if has_body else query + members)
-        body = _struct(f"{name}Body", members) if has_body else None
-        return Operation(name, method, path, *parts, query=asked, body=body, about=" ".join(about.split()), **row)
+        row["query"] = _struct("Query", query if has_body else query + asked)
+        row["body"] = _struct(f"{name}Body", asked) if has_body else None
+        return Operation(name, method, path, *parts, about=" ".join(about.split()), **row)
 
     return row_of
 

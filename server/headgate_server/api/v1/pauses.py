@@ -24,7 +24,7 @@ class Pause(msgspec.Struct):
     left_s: int | None
 
 
-@operation("GET /pauses", "pauses", cost=Cost.ENTRIES, member="pauses")
+@operation("GET /pauses", "pauses", cost=Cost.ENTRIES, members="pauses")
 def list_pauses(call: Call) -> list[Pause]:
     """List the pauses.
 

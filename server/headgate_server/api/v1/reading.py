@@ -99,7 +99,7 @@ def get_event(
     raise not_found("event", wanted)
 
 
-@operation("GET /receipts", OpenTo.ANY_CALLER, in_namespace=True, member="fate")
+@operation("GET /receipts", OpenTo.ANY_CALLER, in_namespace=True, members="fate")
 def check_receipt(
     call: Call,
     *,

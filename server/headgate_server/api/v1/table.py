@@ -36,14 +36,6 @@ class Health(msgspec.Struct, omit_defaults=True):
     build: str | None = None
 
 
-class CodeMeaning(msgspec.Struct):
-    """A code of a problem, with its usual status and its meaning."""
-
-    code: str
-    status: int
-    meaning: str
-
-
 @operation("GET /health", OpenTo.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
 def get_health(call: Call) -> Health | tuple[Health, int]:
     """Check whether this gateway works."""
@@ -51,14 +43,14 @@ def get_health(call: Call) -> Health | tuple[Health, int]:
     return health if health.ready else (health, 503)
 
 
-@operation("GET /problems/{code}", OpenTo.ANYONE, problems=(404,), cost=Cost.NOTHING)
-def get_problem(call: Call) -> CodeMeaning:
+@operation("GET /problems/{code}", OpenTo.ANYONE, problems=(404,), cost=Cost.NOTHING, members="code status meaning")
+def get_problem(call: Call) -> tuple[str, int, str]:
     """Explain the code of a problem."""
     code = call.path["code"]
     description = descriptions().get(code)
     if description is None:
         raise not_found("code", code)
-    return CodeMeaning(code, *description)
+    return code, *description
 
 
 @operation("GET /openapi.json", OpenTo.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)

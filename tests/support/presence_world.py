@@ -16,7 +16,7 @@ from headgate.errors import BusUnavailable
 from headgate.events.wire.frames import Frame
 from headgate.node.presence.leases import BEAT_S, Leases
 from headgate.node.presence.rooms import Rooms
-from headgate.redis.presence_entries import Beat, News, TopicWrite, Written
+from headgate.redis.presence_entries import TopicWrite
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 from headgate.transport.outbox import Outbox
@@ -26,7 +26,7 @@ from headgate.transport.send_queue import ClientQueue
 RETRY_S = 1.0
 SETTINGS = Settings(max_presence_topics=16, max_presence_members=10_000)
 # Of one process in one topic: its last write, and user → value.
-Members = tuple[Written, dict[str, bytes]]
+Members = tuple[tuple[int, int], dict[str, bytes]]
 
 
 class ModelStore:
@@ -54,11 +54,9 @@ class ModelStore:
         """Write changes of a process's members; return how many events wait. None: their base is lost."""
         lost = False
         for each in writes:
-            written, values = self.members.get((each.topic, process), (Written(0, 0), {}))
+            (number, _), values = self.members.get((each.topic, process), ((0, 0), {}))
             whole = each.before <= 0
-            if written.number > each.number or (
-                each.members and (process not in self.beats if whole else written.number != each.before)
-            ):
+            if number > each.number or (each.members and (process not in self.beats if whole else number != each.before)):
                 lost = True
                 continue
             if not each.members:
@@ -67,7 +65,7 @@ class ModelStore:
             else:
                 kept = {} if whole else values
                 has = {user: value for user, value in {**kept, **dict(each.puts)}.items() if user not in each.takes}
-                self.members[each.topic, process] = (Written(each.number, each.members), has)
+                self.members[each.topic, process] = ((each.number, each.members), has)
                 if whole:
                     there = self.processes.setdefault(each.topic, set())
                     if not there:
@@ -87,7 +85,7 @@ class ModelStore:
             return
         self.beats.pop(process, None)
         for topic in sorted(topic for topic, one in self.members if one == process):
-            number = self.members[topic, process][0].number
+            number = self.members[topic, process][0][0]
             if self._clear(topic, process):
                 self.news.append(["vacated", topic, f"{process}-{number}-gone"])
             self._publish(topic, json.dumps([process, 0, 0, 0]).encode())
@@ -95,12 +93,12 @@ class ModelStore:
     def read(self, topic: str) -> dict[str, Members]:
         return {process: (written, dict(values)) for (one, process), (written, values) in self.members.items() if one == topic}
 
-    def written(self, topic: str) -> dict[str, Written]:
+    def written(self, topic: str) -> dict[str, tuple[int, int]]:
         return {process: written for process, (written, _) in self.read(topic).items()}
 
     def part(self, topic: str, process: str, after: str, most: int) -> tuple[dict[str, bytes], str | None]:
         """Return some writes of a process, and from where to ask on."""
-        values = self.members.get((topic, process), (Written(0, 0), {}))[1]
+        values = self.members.get((topic, process), ((0, 0), {}))[1]
         users = sorted(user for user in values if user > after)
         return {user: values[user] for user in users[:most]}, users[most - 1] if len(users) > most else None
 
@@ -237,13 +235,13 @@ class Process:
             return
         yield
         for process, written in found.items():
-            if room.others.lacks(process, written):
+            if room.others.lacks(process, *written):
                 after: str | None = ""
                 while after is not None:
                     part, after = store.part(topic, process, after, 2)
                     room.others.add(process, part)
                     yield
-        last = store.written(topic)
+        last = {process: number for process, (number, _) in store.written(topic).items()}
         yield
         if self.rooms.open.get(topic) is not room or topic not in self.listened:
             return
@@ -446,10 +444,10 @@ class StoreHere:
         self._ask("any_process")
         return bool(self.model.beats)
 
-    def beat(self, client: Any, namespace: str, process: str) -> Beat:
+    def beat(self, client: Any, namespace: str, process: str) -> tuple[bool, int, int, dict[str, int]]:
         self._ask("beat")
         known = self.model.beat(process, self.now_ms) if process else True
-        return Beat(known, len(self.model.news), self.now_ms, dict(self.model.beats))
+        return known, len(self.model.news), self.now_ms, dict(self.model.beats)
 
     def write(self, client: Any, namespace: str, process: str, writes: Iterable[TopicWrite], *, events: bool) -> int | None:
         self._ask("write")
@@ -460,7 +458,7 @@ class StoreHere:
         self._ask("forget")
         self.model.forget(process, last_beat)
 
-    def read_written(self, client: Any, namespace: str, topic: str) -> dict[str, Written]:
+    def read_written(self, client: Any, namespace: str, topic: str) -> dict[str, tuple[int, int]]:
         self._ask("read_written")
         return self.model.written(topic)
 
@@ -471,13 +469,13 @@ class StoreHere:
             part, after = self.model.part(topic, process, after, 2)
             yield part
 
-    def read_news(self, client: Any, namespace: str) -> list[News]:
+    def read_news(self, client: Any, namespace: str) -> dict[bytes, tuple[str, str, str]]:
         self._ask("read_news")
-        return [News(kind, topic, event_id, b"") for kind, topic, event_id in self.model.news]
+        return {event_id.encode(): (kind, topic, event_id) for kind, topic, event_id in self.model.news}
 
-    def published(self, client: Any, namespace: str, news: Iterable[News]) -> None:
+    def published(self, client: Any, namespace: str, news: Iterable[bytes]) -> None:
         self._ask("published")
-        gone = {each.id for each in news}
+        gone = {each.decode() for each in news}
         self.model.news = [each for each in self.model.news if each[2] not in gone]
 
     def _ask(self, name: str) -> None:

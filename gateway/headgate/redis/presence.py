@@ -18,7 +18,7 @@ import msgspec
 from .client import Client, call, call_all, database_number
 from .functions import Library
 from .keys import presence_database_key, presence_key, presence_members_key, presence_news_key, presence_topic_key
-from .presence_entries import LEASE_S, Beat, Member, News, TopicWrite, Written, merge_all, read_entries
+from .presence_entries import LEASE_S, Member, TopicWrite, merge_all, read_entries
 
 PRESENCE_LIBRARY = Library("headgate.redis", "presence.lua", "headgate_presence_version")
 
@@ -31,7 +31,7 @@ _NUMBER, _LOST = "#", -1
 # The field of the user with that very name. No user's name has a control character.
 _NUMBER_AS_USER = "\0#"
 
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(tuple[str, str, str]).decode
 
 
 def update_library(client: Client, namespace: str) -> None:
@@ -56,13 +56,13 @@ def write(client: Client, namespace: str, process: str, writes: Iterable[TopicWr
     return None if waiting == _LOST else waiting
 
 
-def beat(client: Client, namespace: str, process: str) -> Beat:
-    """Renew a process's lease, and return the others."""
+def beat(client: Client, namespace: str, process: str) -> tuple[bool, int, int, dict[str, int]]:
+    """Renew a process's lease. Return whether Redis still knew it, the number of waiting events, the time, and each last beat."""
     known, news, now_ms, *pairs = PRESENCE_LIBRARY.call(
         client, "FCALL", "headgate_presence_beat", 1, presence_key(namespace), process
     )
     beats = {name.decode(): int(float(at)) for name, at in zip(pairs[::2], pairs[1::2], strict=True)}
-    return Beat(bool(known), int(news), int(now_ms), beats)
+    return bool(known), int(news), int(now_ms), beats
 
 
 def forget(client: Client, namespace: str, process: str, last_beat: int | None, *, events: bool) -> None:
@@ -77,8 +77,11 @@ def any_process(client: Client, namespace: str) -> bool:
     return bool(call(client, "ZCARD", presence_key(namespace)))
 
 
-def read_written(client: Client, namespace: str, topic: str) -> dict[str, Written]:
-    """Return the last write of each process in a topic, dead ones included. Two round trips, not one consistent view."""
+def read_written(client: Client, namespace: str, topic: str) -> dict[str, tuple[int, int]]:
+    """Return the number of each process's last write in a topic, dead ones included, and of its members since then.
+
+    Two round trips, not one consistent view.
+    """
     processes = [name.decode() for name in call(client, "SMEMBERS", presence_topic_key(namespace, topic))]
     if not processes:
         return {}
@@ -135,18 +138,14 @@ def read_page(
     return len(everyone), merge_all([read_entries(table) for table in tables]), next_
 
 
-def read_news(client: Client, namespace: str) -> list[News]:
-    """Return the events to publish, oldest first. `published` takes them off the list."""
-    news = []
-    for raw in call(client, "LRANGE", presence_news_key(namespace), 0, _NEWS - 1):
-        kind, topic, event_id = _decode(raw)
-        news.append(News(kind, topic, event_id, raw))
-    return news
+def read_news(client: Client, namespace: str) -> dict[bytes, tuple[str, str, str]]:
+    """Return the events to publish, oldest first, each as stored and as (`occupied` or `vacated`, topic, id)."""
+    return {raw: _decode(raw) for raw in call(client, "LRANGE", presence_news_key(namespace), 0, _NEWS - 1)}
 
 
-def published(client: Client, namespace: str, news: Iterable[News]) -> None:
+def published(client: Client, namespace: str, news: Iterable[bytes]) -> None:
     """Take events off the list. If two processes have published the same event, the log has kept one."""
-    call_all(client, [("LREM", presence_news_key(namespace), 1, each.raw) for each in news])
+    call_all(client, [("LREM", presence_news_key(namespace), 0, each) for each in news])
 
 
 def _keys(client: Client, namespace: str) -> tuple[str | int, ...]:
@@ -172,6 +171,6 @@ def _user(field: str) -> str:
     return _NUMBER if field == _NUMBER_AS_USER else field
 
 
-def _written(value: bytes) -> Written:
+def _written(value: bytes) -> tuple[int, int]:
     number, _, members = value.partition(b":")
-    return Written(int(number), int(members or 0))
+    return int(number), int(members or 0)

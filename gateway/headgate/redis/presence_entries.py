@@ -33,31 +33,6 @@ class TopicWrite(NamedTuple):
     message: bytes
 
 
-class Written(NamedTuple):
-    """A process's last write in a topic: its number, and the number of members since then."""
-
-    number: int
-    members: int
-
-
-class Beat(NamedTuple):
-    """The answer to a beat, with whether Redis still knew this process, the waiting events, the time, and each last beat."""
-
-    known: bool
-    news: int
-    now_ms: int
-    beats: dict[str, int]
-
-
-class News(NamedTuple):
-    """An event to publish: `occupied` or `vacated`, its topic, its id."""
-
-    kind: str
-    topic: str
-    id: str
-    raw: bytes
-
-
 class Entry(NamedTuple):
     """One process's record of a user, with connections, their start (ms since 1970), the time of `meta`, and `meta` as JSON."""
 

@@ -9,7 +9,7 @@ from headgate.redis import presence as store
 from headgate.redis.client import Client, call, call_all
 from headgate.redis.connections import Command
 from headgate.redis.keys import presence_key, presence_members_key
-from headgate.redis.presence_entries import LEASE_S, Entry, TopicWrite, Written, encode_entry
+from headgate.redis.presence_entries import LEASE_S, Entry, TopicWrite, encode_entry
 from tests.support.presence_world import ModelStore
 from tests.support.redis_server import full_memory
 
@@ -39,14 +39,14 @@ def test_the_library_keeps_members_as_the_model_does(redis_client: Client, seed:
             model.forget(process, None)
             store.forget(redis_client, NAMESPACE, process, None, events=True)
         elif what < 0.3:
-            assert store.beat(redis_client, NAMESPACE, process).known == model.beat(process, number)
+            assert store.beat(redis_client, NAMESPACE, process)[0] == model.beat(process, number)
         else:
             known = model.members.get((topic, process))
             puts = [(user, value(number)) for user in random.sample(USERS, random.randrange(3))]
             takes = [user for user in (known[1] if known else ()) if user not in dict(puts) and random.random() < 0.5]
             whole = known is None or random.random() < 0.1
             left = {**({} if whole else known[1] if known else {}), **dict(puts)}.keys() - set(takes)
-            before = -1 if whole else known[0].number - (random.random() < 0.1) if known else 0  # now and then it does not follow
+            before = -1 if whole else known[0][0] - (random.random() < 0.1) if known else 0  # now and then it does not follow
             late = random.random() < 0.1
             write = TopicWrite(topic, before, number // 3 if late else number, len(left), puts, [] if whole else takes, b"[]")
             answer = store.write(redis_client, NAMESPACE, process, [write], events=True)
@@ -59,11 +59,11 @@ def test_the_library_keeps_members_as_the_model_does(redis_client: Client, seed:
                 each
             )
     assert lost
-    news = []
+    news = set[tuple[str, ...]]()
     while waiting := store.read_news(redis_client, NAMESPACE):
-        news += [[each.kind, each.topic, each.id] for each in waiting]
+        news |= set(waiting.values())
         store.published(redis_client, NAMESPACE, waiting)
-    assert sorted(news) == sorted(model.news)
+    assert news == set(map(tuple, model.news))
     for process in PROCESSES:
         store.forget(redis_client, NAMESPACE, process, None, events=False)
     assert call(redis_client, "KEYS", "hg:*") == []
@@ -108,14 +108,14 @@ def test_a_page_has_the_members_of_live_processes_by_name(redis_client: Client, 
 
 def test_a_process_that_beats_again_is_not_taken_out(redis_client: Client) -> None:
     """Two processes may hold a third one for dead; the word of neither counts once it has spoken."""
-    assert not store.beat(redis_client, NAMESPACE, "p1").known
+    assert not store.beat(redis_client, NAMESPACE, "p1")[0]
     store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t", 0, 1, 1, [("ana", value(1))], [], b"[]")], events=False)
-    before = store.beat(redis_client, NAMESPACE, "")
-    store.forget(redis_client, NAMESPACE, "p1", before.beats["p1"] - 1, events=False)
+    *_, beats = store.beat(redis_client, NAMESPACE, "")
+    store.forget(redis_client, NAMESPACE, "p1", beats["p1"] - 1, events=False)
     assert store.read_page(redis_client, NAMESPACE, "t")[0] == 1
-    store.forget(redis_client, NAMESPACE, "p1", before.beats["p1"], events=False)
+    store.forget(redis_client, NAMESPACE, "p1", beats["p1"], events=False)
     assert store.read_page(redis_client, NAMESPACE, "t")[0] == 0
-    assert not store.beat(redis_client, NAMESPACE, "p1").known
+    assert not store.beat(redis_client, NAMESPACE, "p1")[0]
 
 
 def test_a_death_of_more_topics_than_a_call_takes_is_finished(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_a_death_of_more_topics_than_a_call_takes_is_finished(redis_client: Clie
     monkeypatch.setattr(store, "_TOPICS", 2)
     key = presence_key(NAMESPACE)
     assert call(redis_client, "FCALL", "headgate_presence_forget", 1, key, "p1", "", 0, 2) == 3
-    beats = store.beat(redis_client, NAMESPACE, "").beats
+    *_, beats = store.beat(redis_client, NAMESPACE, "")
     assert beats == {"p1": 0}
     assert (
         store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t.9", -1, 9, 1, [("ana", value(1))], [], b"[]")], events=False)
@@ -142,7 +142,7 @@ def test_a_large_topic_is_read_in_parts(redis_client: Client) -> None:
     store.beat(redis_client, NAMESPACE, "p1")
     puts = [(f"u{number}", value(1)) for number in range(2000)]
     assert store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t", 0, 1, 2000, puts, [], b"[]")], events=False) == 0
-    assert store.read_written(redis_client, NAMESPACE, "t") == {"p1": Written(1, 2000)}
+    assert store.read_written(redis_client, NAMESPACE, "t") == {"p1": (1, 2000)}
     parts = list(store.read_parts(redis_client, NAMESPACE, "t", "p1"))
     assert {user for part in parts for user in part} == dict(puts).keys()
     assert max(len(part) for part in parts) < 2 * store.PART
@@ -157,10 +157,10 @@ def test_each_topic_that_a_dead_process_leaves_vacant_has_an_event_of_its_own(re
         store.write(redis_client, NAMESPACE, "p1", writes, events=True)
         store.forget(redis_client, NAMESPACE, "p1", None, events=True)
     news = store.read_news(redis_client, NAMESPACE)
-    assert sorted((each.kind, each.topic) for each in news) == sorted(
+    assert sorted((kind, topic) for kind, topic, _ in news.values()) == sorted(
         2 * [(kind, topic) for kind in ("occupied", "vacated") for topic in TOPICS]
     )
-    assert len({each.id for each in news}) == len(news)
+    assert len({event_id for *_, event_id in news.values()}) == len(news)
 
 
 def test_a_full_redis_takes_those_who_come_and_those_who_leave(redis_client: Client) -> None:
@@ -169,6 +169,6 @@ def test_a_full_redis_takes_those_who_come_and_those_who_leave(redis_client: Cli
     with full_memory(redis_client):
         join = TopicWrite("t", 0, 1, 1, [("ana", value(1))], [], b"[]")
         assert store.write(redis_client, NAMESPACE, "p1", [join], events=True) == 1
-        assert store.read_written(redis_client, NAMESPACE, "t") == {"p1": Written(1, 1)}
+        assert store.read_written(redis_client, NAMESPACE, "t") == {"p1": (1, 1)}
         assert store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t", 1, 2, 0, [], ["ana"], b"[]")], events=True) == 2
         assert store.read_written(redis_client, NAMESPACE, "t") == {}

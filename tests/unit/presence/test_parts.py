@@ -16,7 +16,7 @@ from headgate.node.presence.own_members import GRACE_S, MAX_CHANGES, OwnMembers
 from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
 from headgate.node.presence.rooms import MAX_IN_ALL, SETTLE_S, Rooms, read_meta
-from headgate.redis.presence_entries import LEASE_S, Beat, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
+from headgate.redis.presence_entries import LEASE_S, Entry, Member, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 from tests.support.presence_world import Page
@@ -186,9 +186,9 @@ def load(room: Room, found: Found, now_s: float = 0.0, in_touch_since_s: float |
     """Let a room read the writes of each process, in one part each, and merge it."""
     nth = room.others.begin()
     for process, (number, table) in found.items():
-        if room.others.lacks(process, Written(number, len(table))):
+        if room.others.lacks(process, number, len(table)):
             room.others.add(process, {user: encode_entry(each) for user, each in table.items()})
-    last = {process: Written(number, len(table)) for process, (number, table) in found.items()}
+    last = {process: number for process, (number, _) in found.items()}
     live = room.others.loaded(nth, last, now_s, in_touch_since_s)
     while room.merge():
         pass
@@ -471,9 +471,9 @@ def test_a_process_without_members_gives_its_lease_back(monkeypatch: pytest.Monk
     now_s = 100.0
     calls: list[str] = []
 
-    def beat(client: object, namespace: str, process: str) -> Beat:
+    def beat(client: object, namespace: str, process: str) -> tuple[bool, int, int, dict[str, int]]:
         calls.append(f"beat {bool(process)}")
-        return Beat(True, 0, 0, {})
+        return True, 0, 0, {}
 
     def write(*_: object, **__: object) -> int:
         calls.append("write")

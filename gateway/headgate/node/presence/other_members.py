@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from headgate.redis.presence_entries import LEASE_S, Entry, Written, read_entries
+from headgate.redis.presence_entries import LEASE_S, Entry, read_entries
 
 from .own_members import WHOLE
 
@@ -139,23 +139,23 @@ class OtherMembers:
         self._coming = {}
         return self.doubts
 
-    def lacks(self, process: str, written: Written) -> bool:
-        """Apply Redis' record of a process's last write; return whether its members must be read, too."""
+    def lacks(self, process: str, number: int, count: int) -> bool:
+        """Apply the number of a process's last write in Redis, and of its members since; return whether to read those, too."""
         known = self._tables.get(process)
-        if process == self._process or (known is not None and known.number == written.number and known.is_whole):
+        if process == self._process or (known is not None and known.number == number and known.is_whole):
             return False
-        self._coming[process] = _Table(*written)
+        self._coming[process] = _Table(number, count)
         return True
 
     def add(self, process: str, values: Mapping[str, bytes]) -> None:
         """Add a part of a process's members."""
         self._coming[process].entries.update(read_entries(values))
 
-    def loaded(self, nth: int, last: Mapping[str, Written], now_s: float, in_touch_since_s: float | None) -> bool:
+    def loaded(self, nth: int, last: Mapping[str, int], now_s: float, in_touch_since_s: float | None) -> bool:
         """End a read that answers doubt `nth` (from `begin`); return whether these are live. If not, read again.
 
-        `last` is the last write of each process in Redis at the end of the read. `now_s` is monotonic. `in_touch_since_s` is as
-        in `Leases`.
+        `last` is the number of each process's last write in Redis at the end of the read. `now_s` is monotonic.
+        `in_touch_since_s` is as in `Leases`.
         """
         if nth != self.doubts or self.is_live:
             return self.is_live
@@ -174,16 +174,14 @@ class OtherMembers:
 
     # -- private ------------------------------------------------------------------------------------------------------
 
-    def _replace(
-        self, coming: dict[str, _Table], last: Mapping[str, Written], now_s: float, in_touch_since_s: float | None
-    ) -> None:
+    def _replace(self, coming: dict[str, _Table], last: Mapping[str, int], now_s: float, in_touch_since_s: float | None) -> None:
         """Replace the tables of which a read has newer ones, and hold or drop those that Redis lacks."""
         for process, table in list(self._tables.items()):
             read, at_end = coming.get(process), last.get(process)
             if read is not None and (read.number > table.number or not table.is_whole):
                 continue
             coming.pop(process, None)
-            if at_end is not None and at_end.number >= table.number:
+            if at_end is not None and at_end >= table.number:
                 table.held_since_s = None
                 continue
             if table.held_since_s is None:
@@ -232,6 +230,6 @@ def _brought_up(tables: dict[str, _Table], waiting: Iterable[Message]) -> bool:
     return True
 
 
-def _are_whole(tables: Mapping[str, _Table], last: Mapping[str, Written]) -> bool:
+def _are_whole(tables: Mapping[str, _Table], last: Mapping[str, int]) -> bool:
     """Return whether the tables of a read are as recent as Redis at its end, or more recent."""
-    return all(process in last and table.number >= last[process].number and table.is_whole for process, table in tables.items())
+    return all(process in last and table.number >= last[process] and table.is_whole for process, table in tables.items())

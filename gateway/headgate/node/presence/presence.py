@@ -222,43 +222,43 @@ class Presence:
 
     def _beat(self, process: str) -> None:
         try:
-            beats = store.beat(self._redis, self._namespace, process)
+            known, news, now_ms, beats = store.beat(self._redis, self._namespace, process)
         except HeadgateError:
             self._leases.missed()
             raise
-        if process and not beats.known:
+        if process and not known:
             self.rooms.write_all()  # the first beat, a flush, or others declared this process dead
-        for dead in self._leases.received(beats.beats, beats.now_ms, self._now_s()):
+        for dead in self._leases.received(beats, now_ms, self._now_s()):
             if dead == self._leases.own:
                 continue
-            if dead in beats.beats:
+            if dead in beats:
                 PRESENCE_DEAD.labels(self._namespace).inc()
                 log.info("a process's members are gone", process=dead)
-                store.forget(self._redis, self._namespace, dead, beats.beats[dead], events=self._events)
-                beats = beats._replace(news=int(self._events))
+                store.forget(self._redis, self._namespace, dead, beats[dead], events=self._events)
+                news = int(self._events)
             else:
                 self.rooms.dead(dead)  # and Redis has no record of it
-        if beats.news:
+        if news:
             self._announce()
 
     def _announce(self) -> None:
         """Publish the pending events of topics that announce them."""
-        news = store.read_news(self._redis, self._namespace)
-        for at, each in enumerate(news):
-            name = f"{each.topic}.{each.kind}"
+        announced: list[bytes] = []
+        for raw, (kind, topic, event_id) in store.read_news(self._redis, self._namespace).items():
+            name = f"{topic}.{kind}"
             fits = name.count(".") < MAX_TOPIC_WORDS and len(name) <= MAX_TOPIC_BYTES
-            if fits and self._announced.contain(each.topic):
+            if fits and self._announced.contain(topic):
                 try:
-                    self._publish(name, {"topic": each.topic}, each.id, self._namespace)
+                    self._publish(name, {"topic": topic}, event_id, self._namespace)
                 except BusUnavailable:
                     raise
                 except HeadgateError as error:
                     if isinstance(error, BusRefused) and is_full(error):
-                        del news[at:]  # until there is room
-                        break
+                        break  # until there is room
                     log.warning("not published", topic=name, error=error.message)
-        if news:
-            store.published(self._redis, self._namespace, news)
+            announced.append(raw)
+        if announced:
+            store.published(self._redis, self._namespace, announced)
 
     # -- the link -----------------------------------------------------------------------------------------------------
 
@@ -334,12 +334,12 @@ class Presence:
         by_process = store.read_written(self._redis, self._namespace, topic)
         if not room.was_live and any(self._leases.is_unsure(process) for process in by_process):
             return
-        for process, written in by_process.items():
-            if others.lacks(process, written):
+        for process, (number, members) in by_process.items():
+            if others.lacks(process, number, members):
                 for part in store.read_parts(self._redis, self._namespace, topic, process):
                     others.add(process, part)
                     one_round()
-        last = store.read_written(self._redis, self._namespace, topic)
+        last = {process: number for process, (number, _) in store.read_written(self._redis, self._namespace, topic).items()}
         one_round()  # lets the link process earlier messages
         if self.rooms.open.get(topic) is not room or topic not in self._listened:
             return

@@ -21,7 +21,6 @@ import math
 from collections import deque
 from collections.abc import Collection
 from enum import Enum
-from typing import NamedTuple
 
 from headgate.runtime.machine import between
 
@@ -55,29 +54,26 @@ _MACHINE = between(
 )
 
 
-class Occasion(NamedTuple):
-    """A reason to balance, with its time and the new clients per second for each process."""
-
-    at_s: float
-    per_s: float
-
-
 class Balance:
     """See the module. `now_s` is monotonic, with any start."""
 
     def __init__(self) -> None:
         self.state = State.RESTING
         self.target = 0
-        self._occasion: Occasion | None = None
+        self._occasion_at_s, self._newcomers_per_s = -math.inf, 0.0
         self._budget: int | None = None  # for this occasion; None before it has begun
         self._means: deque[float] = deque(maxlen=MEAN_TURNS)
         self._per_s = 0.0
         self._owed, self._owed_at_s = 0.0, 0.0
 
-    def decide(self, now_s: float, own: int, others: Collection[int], occasion: Occasion | None) -> None:
-        """Take the loads of all processes. Moving starts only with an occasion and after MEAN_TURNS, and then continues."""
-        if occasion is not None and (self._occasion is None or occasion.at_s > self._occasion.at_s):
-            self._occasion, self._budget = occasion, None
+    def decide(self, now_s: float, own: int, others: Collection[int], occasion: tuple[float, float] | None) -> None:
+        """Take the loads of all processes. Moving starts only with an occasion and after MEAN_TURNS, and then continues.
+
+        An occasion is its time, and the new clients per second for each process.
+        """
+        if occasion is not None and occasion[0] > self._occasion_at_s:
+            self._occasion_at_s, self._newcomers_per_s = occasion
+            self._budget = None
             self._move(State.RESTING)
         loads = [own, *others]
         self._means.append(sum(loads) / len(loads))
@@ -88,12 +84,12 @@ class Balance:
                 self._budget = BUDGET * (own - self.target)
             self._owed, self._owed_at_s = 0.0, now_s
             self._move(State.MOVING)
-        if self.state is State.MOVING and self._occasion is not None:
+        if self.state is State.MOVING:
             self.target = max(self.target, math.ceil(mean))
             excess = sum(max(0, load - self.target) for load in loads)
             takers = sum(load < mean for load in loads)
             own_part = max(0, own - self.target) / excess if excess else 0.0
-            self._per_s = self._occasion.per_s * takers * own_part
+            self._per_s = self._newcomers_per_s * takers * own_part
 
     def due(self, now_s: float, own: int, under_way: int) -> int:
         """Return how many clients to notify now. `under_way` clients were notified and are still part of `own`."""

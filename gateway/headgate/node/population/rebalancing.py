@@ -23,7 +23,7 @@ from headgate.redis.shared_table import SharedTable
 from headgate.runtime.periodic import PeriodicTask
 from headgate.transport.descriptors import descriptor_limit
 
-from .balance import Balance, Occasion, State
+from .balance import Balance, State
 from .drain import LEAVE_WITHIN_S, Moves
 
 log = structlog.get_logger("headgate.rebalancing")
@@ -97,14 +97,12 @@ class Rebalancing:
             self._count(), 0, "", version=__version__, max_files=descriptor_limit() or 0, server=",".join(sorted(servers))
         )
 
-    def _occasion(self, rows: LoadTable, since_s: Sequence[int]) -> Occasion | None:
+    def _occasion(self, rows: LoadTable, since_s: Sequence[int]) -> tuple[float, float] | None:
         """Return the newest occasion to balance, or None."""
         deployed_s = max(since_s, default=rows.now_s)
         is_settled = SETTLED_S <= rows.now_s - deployed_s < DEPLOY_S
-        occasions = [Occasion(deployed_s, self._per_s)] if self._per_s and is_settled else []
-        if rows.request is not None:
-            occasions.append(Occasion(*rows.request))
-        return max(occasions, default=None)
+        deploy = (deployed_s, self._per_s) if self._per_s and is_settled else None
+        return max((each for each in (deploy, rows.request) if each is not None), default=None)
 
     def _log_change(self, before: State) -> None:
         state = self._balance.state

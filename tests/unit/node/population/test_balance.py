@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.node.population.balance import ABOVE_MEAN, BUDGET, FEW, MEAN_TURNS, Balance, Occasion, State
+from headgate.node.population.balance import ABOVE_MEAN, BUDGET, FEW, MEAN_TURNS, Balance, State
 
 LOOK_S, TICK_S, AWAY_S = 5.0, 0.25, 0.5
 # loads → the index of the process that a client comes to
@@ -33,7 +33,7 @@ class Site:
         self._said = list(loads)
         self._arrivals: list[float] = []
 
-    def run(self, seconds: float, occasion: Occasion | None) -> None:
+    def run(self, seconds: float, occasion: tuple[float, float] | None) -> None:
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += TICK_S
@@ -79,7 +79,7 @@ LOADS = st.lists(st.integers(0, 400), min_size=1, max_size=6)
 def test_processes_come_to_balance_and_move_no_more_than_needed(loads: list[int], seed: int) -> None:
     """With newcomers to the one that has fewest. Those with too many move their excess, the others no client."""
     site = Site(loads, to_the_least, seed)
-    site.run(400, Occasion(0, 50))
+    site.run(400, (0, 50))
     mean = sum(loads) / len(loads)
     assert site.over() == 0
     assert sum(site.loads) == sum(loads)
@@ -90,7 +90,7 @@ def test_processes_come_to_balance_and_move_no_more_than_needed(loads: list[int]
             assert told <= before - mean
     # It stays so.
     told_before = list(site.told)
-    site.run(100, Occasion(0, 50))
+    site.run(100, (0, 50))
     assert site.told == told_before
 
 
@@ -99,9 +99,9 @@ def test_processes_come_to_balance_and_move_no_more_than_needed(loads: list[int]
 def test_it_ends_also_where_newcomers_come_to_any_process(loads: list[int], seed: int) -> None:
     """Some come back and move again; never more than the budget, and in the end no client moves."""
     site = Site(loads, lambda now: Random(seed + sum(now) + len(site._arrivals)).randrange(len(now)), seed)
-    site.run(600, Occasion(0, 50))
+    site.run(600, (0, 50))
     told_before = list(site.told)
-    site.run(60, Occasion(0, 50))
+    site.run(60, (0, 50))
     assert sum(site.told) - sum(told_before) <= len(loads) * FEW
     assert max(site.told) <= BUDGET * max(loads)
 
@@ -109,22 +109,22 @@ def test_it_ends_also_where_newcomers_come_to_any_process(loads: list[int], seed
 def test_a_proxy_that_brings_each_client_back_ends_it() -> None:
     """After three times the excess; a new occasion begins it again."""
     site = Site([300, 0], lambda loads: 0)
-    site.run(600, Occasion(0, 50))
+    site.run(600, (0, 50))
     assert site.told == [BUDGET * 150, 0]
     assert site.balances[0].state is State.SPENT
-    site.run(600, Occasion(0, 50))
+    site.run(600, (0, 50))
     assert site.told == [BUDGET * 150, 0]
-    site.run(30, Occasion(700, 50))
+    site.run(30, (700, 50))
     assert site.told[0] > BUDGET * 150
 
 
 def test_a_process_takes_no_more_newcomers_per_second_than_it_was_said() -> None:
     """Three move 300 each to one, and those 900 take as long as one process needs for them."""
     site = Site([400, 400, 400, 0], to_the_least)
-    site.run(32, Occasion(0, 20))
+    site.run(32, (0, 20))
     assert 0 < sum(site.told) <= 15 * 20 + 4
     assert site.most_arrived_in_a_second <= 2 * 20
-    site.run(60, Occasion(0, 20))
+    site.run(60, (0, 20))
     assert site.over() == 0
 
 
@@ -140,7 +140,7 @@ def begun(own: int) -> Balance:
     balance = Balance()
     for number in range(MEAN_TURNS):
         assert balance.state is State.RESTING
-        balance.decide(number * LOOK_S, own, [0], Occasion(0, 10))
+        balance.decide(number * LOOK_S, own, [0], (0, 10))
     return balance
 
 

@@ -172,7 +172,7 @@ class Webhook(Consumer):
             "webhook-timestamp": str(now_s),
             "webhook-signature": sign(self._keys, delivery.identity, now_s, body),
         }
-        judge(self._post.post(headers, body), self._target.origin)
+        judge(*self._post.post(headers, body), self._target.origin)
 
     def pause_s(self) -> float:
         return self._post.pause_s()

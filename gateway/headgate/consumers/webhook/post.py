@@ -16,7 +16,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
@@ -51,14 +50,6 @@ Resolved = tuple[
 # Both have the system's time limits. `connect` also has the limit of its argument, in seconds.
 Resolve = Callable[[str, int], list[Resolved]]
 Connect = Callable[[Resolved, float], socket.socket]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """The status of an answer, and the seconds of its `Retry-After` (None: missing or invalid)."""
-
-    status: int
-    retry_after_s: float | None
 
 
 def resolve(host: str, port: int) -> list[Resolved]:
@@ -113,8 +104,10 @@ class HttpPost:
         self._opened_s = self._used_s = self._single_until_s = 0.0
         self._pause = Pause()
 
-    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> HttpAnswer:
-        """Send one request and return the answer with any status. `path` is the target's if None.
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> tuple[int, float | None]:
+        """Send one request. Return the status, and the seconds of `Retry-After` (None: missing or invalid).
+
+        `path` is the target's if None.
 
         Raises:
             Retry: no answer, or a pause. The reason names the target's host and the fault, but no address or path.
@@ -123,13 +116,13 @@ class HttpPost:
         began_s = self._now()
         self._pause.check(began_s)
         try:
-            answer = self._exchange(headers, body, path or self._target.path, began_s + self._timeout_s)
+            status, retry_after_s = self._exchange(headers, body, path or self._target.path, began_s + self._timeout_s)
         except Retry as failed:
             raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
         self._pause.end()
-        if answer.status >= 300 and answer.status not in self._final and answer.retry_after_s is not None:
-            self._pause.until(self._now() + answer.retry_after_s, f"{self._target.origin} asked for a pause")
-        return answer
+        if status >= 300 and status not in self._final and retry_after_s is not None:
+            self._pause.until(self._now() + retry_after_s, f"{self._target.origin} asked for a pause")
+        return status, retry_after_s
 
     def pause_s(self) -> float:
         """Return how long no request is sent, after failures or because the target asked for it."""
@@ -141,7 +134,7 @@ class HttpPost:
             self._connection.close()
         self._connection = None
 
-    def _exchange(self, headers: Mapping[str, str], body: bytes, path: str, deadline_s: float) -> HttpAnswer:
+    def _exchange(self, headers: Mapping[str, str], body: bytes, path: str, deadline_s: float) -> tuple[int, float | None]:
         kept, sent = self._kept(), False
         try:
             connection = kept or self._open(deadline_s)
@@ -170,7 +163,7 @@ class HttpPost:
             self._used_s = self._now()
             if not connection.reusable or self._used_s < self._single_until_s:
                 self.close()
-        return HttpAnswer(head.status, read_retry_after(head.header("retry-after"), time.time()))
+        return head.status, read_retry_after(head.header("retry-after"), time.time())
 
     def _kept(self) -> ClientConnection | None:
         """Return the open connection if it may be reused; otherwise close it."""
@@ -213,21 +206,18 @@ class HttpPost:
         raise failed
 
 
-def judge(answer: HttpAnswer, origin: str) -> None:
-    """Return if the event is done, by the Standard Webhooks specification.
-
-    Args:
-        origin: name of the receiver in reasons.
+def judge(status: int, retry_after_s: float | None, origin: str) -> None:
+    """Return if the event is done, by the Standard Webhooks specification. `origin` names the receiver in reasons.
 
     Raises Reject for 410 Gone, and Retry, with the requested pause, for any other answer except a 2xx, including redirects, and
     404, which a receiver may answer during its deployment.
     """
-    if 200 <= answer.status < 300:
+    if 200 <= status < 300:
         return
-    reason = f"{origin} answered {answer.status}"
-    if answer.status == GONE:
+    reason = f"{origin} answered {status}"
+    if status == GONE:
         raise Reject(f"{reason}: it wants no more events")
-    raise Retry(reason, answer.retry_after_s)
+    raise Retry(reason, retry_after_s)
 
 
 def read_retry_after(text: str, now_s: float) -> float | None:

@@ -170,16 +170,16 @@ class WebPush(Consumer):
         if self._credit_s(target.origin) < TRUSTED_S and (rest_s := self._rest_until_s - began_s) > 0:
             raise Retry(f"pushes to {target.origin} rest, as a push service took long", after_s=rest_s)
         try:
-            answer = self._service(target).post(self._headers(delivery, target), body, target.path)
+            status, retry_after_s = self._service(target).post(self._headers(delivery, target), body, target.path)
         finally:
             self._charge(target.origin, self._now() - began_s)
-        if answer.status in _GONE:
+        if status in _GONE:
             self._gone(to.endpoint)
             PUSHES.labels(self.context.name, "gone").inc()
             return
-        if answer.status == _TOO_LARGE:
+        if status == _TOO_LARGE:
             raise Reject(f"{target.origin} answered {_TOO_LARGE}: the message is too large for it")
-        judge(answer, target.origin)
+        judge(status, retry_after_s, target.origin)
         PUSHES.labels(self.context.name, "sent").inc()
 
     def preview(self, delivery: Delivery) -> str:

@@ -13,7 +13,7 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from headgate.consumers.base import Reject, Retry
 from headgate.consumers.webhook import consumer as webhook
 from headgate.consumers.webhook.consumer import EXPECTED_SECRET, Webhook, WebhookOptions, read_secrets, sign
-from headgate.consumers.webhook.post import HttpAnswer, HttpPost
+from headgate.consumers.webhook.post import HttpPost
 from headgate.settings.options import read_options
 from tests.support.certificates import Authority
 from tests.support.webhooks import CONTEXT, DATA, DELIVERY, OLDER, SECRET, read_webhook
@@ -26,11 +26,11 @@ class MemoryPost:
 
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
-        self.answers: list[HttpAnswer] = []
+        self.answers: list[tuple[int, float | None]] = []
 
-    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> HttpAnswer:
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> tuple[int, float | None]:
         self.requests.append(({name.lower(): value for name, value in headers.items()}, body))
-        return self.answers.pop(0) if self.answers else HttpAnswer(200, None)
+        return self.answers.pop(0) if self.answers else (200, None)
 
     def pause_s(self) -> float:
         return 7.0 if self.answers else 0.0
@@ -142,14 +142,14 @@ def test_a_text_that_is_no_secret_is_refused_and_not_quoted(text: str) -> None:
 def test_it_pauses_with_its_receiver(post: MemoryPost) -> None:
     """So the worker leaves events to others."""
     assert make(post).pause_s() == 0
-    post.answers = [HttpAnswer(429, 7.0)]
+    post.answers = [(429, 7.0)]
     assert make(post).pause_s() == 7
 
 
 def test_an_answer_is_judged_with_the_receivers_origin(post: MemoryPost) -> None:
     """The reason names no path, which may be a secret."""
     hook = make(post)
-    post.answers = [HttpAnswer(500, None), HttpAnswer(410, None), HttpAnswer(204, None)]
+    post.answers = [(500, None), (410, None), (204, None)]
     with pytest.raises(Retry, match=r"^https://hooks\.example answered 500$"):
         hook.handle(DELIVERY)
     with pytest.raises(Reject, match=r"^https://hooks\.example answered 410: it wants no more events$"):

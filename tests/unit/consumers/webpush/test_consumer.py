@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headgate.consumers.base import Context, Delivery, Reject, Retry
-from headgate.consumers.webhook.post import HttpAnswer
 from headgate.consumers.webpush.consumer import (
     MAX_CREDITS,
     MAX_SERVICES,
@@ -47,7 +46,7 @@ def subscriptions(delivery: Delivery) -> Any:
 class Services:
     """Push services in memory: the posts, and the next answers."""
 
-    def __init__(self, *answers: HttpAnswer) -> None:
+    def __init__(self, *answers: tuple[int, float | None]) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.answers = list(answers)
         self.now_s = self.takes_s = 0.0
@@ -64,11 +63,11 @@ class MemoryPost:
     def __init__(self, services: Services, origin: str) -> None:
         self._services, self._origin = services, origin
 
-    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> HttpAnswer:
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> tuple[int, float | None]:
         lower = {name.lower(): value for name, value in headers.items()}
         self._services.requests.append((f"{self._origin}{path}", lower, body))
         self._services.now_s += self._services.takes_s
-        return self._services.answers.pop(0) if self._services.answers else HttpAnswer(201, None)
+        return self._services.answers.pop(0) if self._services.answers else (201, None)
 
     def close(self) -> None:
         self._services.open.remove(self._origin)
@@ -141,7 +140,7 @@ def test_an_endpoint_that_is_gone_is_removed(status: int) -> None:
     """The application's function gets it once, and the work is done."""
     kept["ana"] = [PushBrowser(f"{ORIGIN}/old").subscription, PushBrowser(f"{ORIGIN}/new").subscription]
 
-    handle_each(make(Services(HttpAnswer(status, None))))
+    handle_each(make(Services((status, None))))
 
     assert gone == [f"{ORIGIN}/old"]
 
@@ -154,7 +153,7 @@ def test_any_other_answer_is_a_failure(status: int, error: type[Exception]) -> N
     kept["ana"] = [PushBrowser(f"{ORIGIN}/secret").subscription]
 
     with pytest.raises(error, match=rf"^{ORIGIN} answered {status}") as failed:
-        handle_each(make(Services(HttpAnswer(status, None))))
+        handle_each(make(Services((status, None))))
 
     assert "secret" not in str(failed.value)
     assert gone == []

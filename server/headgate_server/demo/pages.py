@@ -9,7 +9,7 @@ Every change needs the token as a Bearer header, which another site cannot make 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, current_app, jsonify, render_template, request
 
@@ -18,7 +18,10 @@ from headgate_server.api.v1.problems import HttpRefusal
 
 from .orders import STATUSES, OrderBook
 from .tokens import USERS, DemoTokens
-from .trouble import MAX_OVER_S, Operator, Troubles
+from .trouble import MAX_OVER_S, Troubles
+
+if TYPE_CHECKING:
+    from headgate.cli.demo_operator import DemoOperator
 
 # All troubles one after another take about 30 s with it. `?stall_s=2` is for a shorter demonstration or test.
 STALL_S = 4.0
@@ -34,10 +37,11 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         return tokens.verify(token.strip() if scheme.lower() == "bearer" else "")
 
-    def operator() -> Operator:
-        if (operator_ := current_app.extensions.get("headgate.operator")) is None:
+    def operator() -> DemoOperator:
+        operator_: DemoOperator | None = current_app.extensions.get("headgate.operator")
+        if operator_ is None:
             raise HttpRefusal(404, "no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
-        return cast(Operator, operator_)
+        return operator_
 
     @routes.get("/")
     def board() -> str:
@@ -73,12 +77,12 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.post("/demo/restart")
     def restart() -> tuple[Response, int]:
-        return jsonify(published=troubles.restart(operator(), json_object().get("id"), user())), 202
+        return jsonify(published=troubles.restart(operator().restart, json_object().get("id"), user())), 202
 
     @routes.post("/demo/lose")
     def lose() -> Response:
         user()
-        return jsonify(lost=troubles.lose(operator()))
+        return jsonify(lost=troubles.lose(operator().lose_end))
 
     return routes
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
 
 import structlog
 
@@ -32,19 +31,6 @@ LOST_S = 1.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
 
 _log = structlog.get_logger("headgate.server")
-
-
-class Operator(Protocol):
-    """The operator of this gateway: `app.extensions["headgate.operator"]`, if trouble is allowed."""
-
-    def restart(self, while_away: Callable[[], object]) -> None:
-        """Restart the gateway soon; call `while_away` when no browser is connected."""
-
-    def lose_end(self, seconds: float) -> tuple[int, int]:
-        """Make the log lose its last seconds; return its newest offset before and after. May switch greenlets.
-
-        Raises BusRefused or BusUnavailable if it failed.
-        """
 
 
 class Troubles:
@@ -82,8 +68,10 @@ class Troubles:
                 self._book.scan(range(1 + events * nth // slices, 1 + events * (nth + 1) // slices), by, burst_id)
         return events
 
-    def restart(self, operator: Operator, burst_id: object, by: str) -> int:
+    def restart(self, restart: Callable[[Callable[[], object]], object], burst_id: object, by: str) -> int:
         """Restart the gateway; return the number of events that burst `burst_id` publishes while browsers are disconnected.
+
+        `restart` is the operator's. It restarts soon, and calls its argument when no browser is connected.
 
         Raises InvalidRequest, LimitReached: as `burst`; nothing happens.
         """
@@ -96,18 +84,20 @@ class Troubles:
                 _log.warning("burst cut short", events=AWAY_EVENTS, code=error.code)
 
         self._admit()  # for good, because this process ends soon
-        operator.restart(while_away)
+        restart(while_away)
         return AWAY_EVENTS
 
-    def lose(self, operator: Operator) -> int:
+    def lose(self, lose_end: Callable[[float], tuple[int, int]]) -> int:
         """Make the log lose its last LOST_S seconds, but none of the orders; return the number of lost events.
+
+        `lose_end` is the operator's. It returns the newest offset before and after.
 
         Raises:
             LimitReached: there is another trouble; nothing happens.
             BusRefused, BusUnavailable: Redis was not set back, or does not answer yet.
         """
         with self._alone():
-            before, after = operator.lose_end(LOST_S)
+            before, after = lose_end(LOST_S)
             self._book.save()
         return max(0, before - after)
 

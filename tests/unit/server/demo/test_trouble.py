@@ -78,7 +78,7 @@ def test_a_slow_bus_does_not_stretch_a_burst(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [lambda world: world.burst(10), lambda world: world.troubles.lose(world)], ids=["burst", "loss"]
+    "trouble", [lambda world: world.burst(10), lambda world: world.troubles.lose(world.lose_end)], ids=["burst", "loss"]
 )
 def test_a_trouble_that_fails_is_an_error_and_the_next_one_runs(world: World, trouble: Callable[[World], int]) -> None:
     """Nothing is held on to."""
@@ -96,8 +96,8 @@ def test_there_is_one_trouble_at_a_time(world: World) -> None:
     def meddle() -> None:
         others: list[Callable[[], object]] = [
             lambda: world.burst(1),
-            lambda: world.troubles.lose(world),
-            lambda: world.troubles.restart(world, "def", "ben"),
+            lambda: world.troubles.lose(world.lose_end),
+            lambda: world.troubles.restart(world.restart, "def", "ben"),
         ]
         for other in others:
             with pytest.raises(LimitReached, match="troubles at a time") as error:
@@ -124,17 +124,17 @@ def test_so_many_events_a_second_are_published_and_no_more(world: World) -> None
 
 def test_a_restart_publishes_when_the_operator_says_that_browsers_are_away(world: World) -> None:
     """Not before; and a process before its restart takes no more trouble, which would be lost with it."""
-    assert world.troubles.restart(world, "abc", "ana") == AWAY_EVENTS
+    assert world.troubles.restart(world.restart, "abc", "ana") == AWAY_EVENTS
     assert world.times_s == []
     world.while_away[0]()
     assert len(world.times_s) == AWAY_EVENTS
     with pytest.raises(LimitReached, match="troubles at a time"):
-        world.troubles.lose(world)
+        world.troubles.lose(world.lose_end)
 
 
 def test_a_restart_whose_burst_cannot_be_published_still_happens(world: World) -> None:
     """The page misses its events, and says so."""
-    world.troubles.restart(world, "abc", "ana")
+    world.troubles.restart(world.restart, "abc", "ana")
     world.error = BusUnavailable("gone")
     world.while_away[0]()
 
@@ -142,9 +142,9 @@ def test_a_restart_whose_burst_cannot_be_published_still_happens(world: World) -
 def test_a_loss_is_counted_and_every_order_is_kept_again(world: World) -> None:
     """Redis has lost its newest writes of the orders too, and they are to survive the next restart."""
     world.newest = (100, 70)
-    assert (world.troubles.lose(world), world.saved) == (30, 1)
+    assert (world.troubles.lose(world.lose_end), world.saved) == (30, 1)
     world.newest = (70, 70)
-    assert world.troubles.lose(world) == 0  # a quiet second
+    assert world.troubles.lose(world.lose_end) == 0  # a quiet second
 
 
 def test_a_gateway_without_an_operator_has_no_trouble(demo: FlaskClient, as_ana: dict[str, str]) -> None:

@@ -16,10 +16,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NoBase64
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from heapq import merge
 from itertools import islice
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -41,16 +40,9 @@ MAX_REASON_CHARACTERS = 120
 MAX_SESSION_CHARACTERS = 64
 # Concurrent questions of one process. Further ones wait.
 MAX_AT_ONCE = 8
-
-
-class Sort(StrEnum):
-    """Orders of a page of clients."""
-
-    TROUBLE = "trouble"
-    """Clients with problems first, by a full queue, then catching up, gaps, and bytes in the queue."""
-    QUEUE = "queue"  # the fullest queue first
-    NEWEST = "newest"
-    USER = "user"
+# Orders of a page of clients: those with problems first (by a full queue, then catching up, gaps, and bytes in the queue), the
+# fullest queue first, the newest first, by user.
+Sort: TypeAlias = Literal["trouble", "queue", "newest", "user"]
 
 
 class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,14 +118,6 @@ class Row(msgspec.Struct, frozen=True):
     client: ConnectedClient
 
 
-class ListAnswer(msgspec.Struct, frozen=True):
-    """Part of a process's page; only the first part has `total` and `more`."""
-
-    rows: list[Row]
-    total: int = 0
-    more: bool = False
-
-
 class OneQuestion(msgspec.Struct, frozen=True):
     """Asks for a client."""
 
@@ -178,15 +162,19 @@ ClientQuestion: TypeAlias = ListQuestion | OneQuestion | DisconnectQuestion | Re
 
 
 class ClientAnswer(msgspec.Struct, frozen=True):
-    """The answer of a process to any question but ListQuestion.
+    """The answer of a process to a question.
 
     Attributes:
+        rows: a part of its page; only the first part has `total` and `more`.
         client: the requested client, if it is here.
         count: number of clients that the process has acted on.
         taken: whether the client's queue took the event; None if the client is not here.
         limit_bytes: limit that the event exceeds, if any.
     """
 
+    rows: list[Row] = []
+    total: int = 0
+    more: bool = False
     client: ConnectedClient | None = None
     count: int = 0
     taken: bool | None = None
@@ -196,12 +184,11 @@ class ClientAnswer(msgspec.Struct, frozen=True):
 _Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 # The parts of `after` by order, which are the order and a place in it.
 _AFTER: dict[Sort, Any] = {
-    Sort.TROUBLE: tuple[Sort, _Number, _Number, _Number, _Number, _Number, str],
-    Sort.QUEUE: tuple[Sort, _Number, str],
-    Sort.NEWEST: tuple[Sort, _Number, str],
-    Sort.USER: tuple[Sort, str, str],
+    "trouble": tuple[Sort, _Number, _Number, _Number, _Number, _Number, str],
+    "queue": tuple[Sort, _Number, str],
+    "newest": tuple[Sort, _Number, str],
+    "user": tuple[Sort, str, str],
 }
-_read_list = msgspec.json.Decoder(ListAnswer).decode
 _read_answer = msgspec.json.Decoder(ClientAnswer).decode
 
 
@@ -223,7 +210,7 @@ class Clients:
         self,
         namespace: str | None = None,
         user: str | None = None,
-        sort: str = Sort.TROUBLE,
+        sort: str = "trouble",
         limit: int = 100,
         after: str | None = None,
         *,
@@ -243,9 +230,9 @@ class Clients:
             InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused.
         """
         check_whole(limit, "limit", 1, MAX_PAGE_CLIENTS)
-        if sort not in tuple(Sort):
-            raise InvalidRequest(f"sort: expected one of {', '.join(Sort)}")
-        order = Sort(sort)
+        if sort not in get_args(Sort):
+            raise InvalidRequest(f"sort: expected one of {', '.join(get_args(Sort))}")
+        order = cast(Sort, sort)
         question = ListQuestion(
             order,
             limit,
@@ -258,7 +245,7 @@ class Clients:
 
         def take(body: msgspec.Raw) -> tuple[int, int, bool]:
             """Take the rows of each part as it arrives, because thousands at once would block a loop."""
-            part = _read_list(body)
+            part = _read_answer(body)
             rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
             return part.total, len(part.rows), part.more
 
@@ -451,6 +438,6 @@ def _place(after: str, sort: Sort) -> list[Any]:
     place: list[Any] = []
     with suppress(NoBase64, msgspec.DecodeError, UnicodeError, AttributeError):
         order, *place = msgspec.json.decode(urlsafe_b64decode(after.encode()), type=_AFTER[sort])
-    if order is not sort:
+    if order != sort:
         raise InvalidRequest("after: expected the `after` of a page with the same sort")
     return place

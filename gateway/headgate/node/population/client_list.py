@@ -74,7 +74,7 @@ class ClientList:
             wire.SendQuestion.kind: QuestionKind(wire.SendQuestion, self._send),
         }
 
-    def page(self, question: wire.ListQuestion) -> list[wire.ListAnswer]:
+    def page(self, question: wire.ListQuestion) -> list[wire.ClientAnswer]:
         """Return the first rows after a place in the order, in parts. Lets the loop run."""
         rows = []
         with self._share as share:
@@ -83,9 +83,8 @@ class ClientList:
                 share.pause()
                 if client.state.phase is not Phase.LEFT:
                     rows.append(wire.Row(place, self._row(client, SHOWN_PATTERNS)))
-        parts = [wire.ListAnswer(rows[at : at + PART_ROWS]) for at in range(0, len(rows), PART_ROWS)] or [wire.ListAnswer([])]
-        parts[0] = wire.ListAnswer(parts[0].rows, total, len(first) > question.limit)
-        return parts
+        parts = [wire.ClientAnswer(rows[at : at + PART_ROWS]) for at in range(PART_ROWS, len(rows), PART_ROWS)]
+        return [wire.ClientAnswer(rows[:PART_ROWS], total, len(first) > question.limit), *parts]
 
     def _first(self, question: wire.ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
         """Return how many clients match, and the first after the place, in order, with one more than requested if possible."""
@@ -107,7 +106,7 @@ class ClientList:
     def one(self, question: wire.OneQuestion) -> list[wire.ClientAnswer]:
         """Return the client of a session if it is here."""
         client = self.find(question.session, question.within)
-        return [wire.ClientAnswer(None if client is None else self._row(client, None))]
+        return [wire.ClientAnswer(client=None if client is None else self._row(client, None))]
 
     def find(self, session: str, within: Sequence[str] | None) -> Client | None:
         """Return the client of a session if it is here and in one of these namespaces (None for any)."""
@@ -127,11 +126,11 @@ class ClientList:
 
     def _place(self, client: Client, sort: wire.Sort) -> list[Any]:
         queue, session = client.connection.queue, client.session
-        if sort is wire.Sort.USER:
+        if sort == "user":
             return [client.identity.user, session]
-        if sort is wire.Sort.NEWEST:
+        if sort == "newest":
             return [-client.since_ms, session]
-        if sort is wire.Sort.QUEUE:
+        if sort == "queue":
             return [-queue.bytes, session]
         state = client.state
         catching_up = state.phase in _CATCHING_UP

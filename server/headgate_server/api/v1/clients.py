@@ -6,7 +6,7 @@ clients of its own namespaces. A revocation and other grants apply to a user in 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -33,7 +33,6 @@ Place = Annotated[str, Meta(min_length=1)]
 Namespace = Annotated[str, Meta(pattern=f"^{NAMESPACE}$")]
 Patterns = Annotated[list[Pattern], Meta(max_length=MAX_PATTERNS)]
 RevokedS = Annotated[int, Meta(ge=1, le=MAX_REVOKED_S)]
-SortName = Literal["trouble", "queue", "newest", "user"]
 BY_AN_OPERATOR = "disconnected by an operator"
 
 
@@ -43,7 +42,7 @@ def list_clients(
     *,
     namespace: Annotated[Namespace | None, Meta(description="Clients in this namespace only.")] = None,
     user: Annotated[User | None, Meta(description="Clients of this user only.")] = None,
-    sort: Annotated[SortName, Meta(description="The order; `trouble` puts clients with problems first.")] = "trouble",
+    sort: Annotated[all_clients.Sort, Meta(description="The order; `trouble` puts clients with problems first.")] = "trouble",
     limit: Annotated[int, Meta(ge=1, le=all_clients.MAX_PAGE_CLIENTS, description="Clients at most.")] = 100,
     after: Annotated[Place | None, Meta(description="`after` of the previous page, with the same `sort`.")] = None,
 ) -> all_clients.ClientsPage:
@@ -55,7 +54,7 @@ def list_clients(
         call.need_namespaces([namespace])
     if user is not None and not _may_be_user(user):
         return all_clients.ClientsPage((), 0, None, ())
-    page = call.clients.page(namespace, user, all_clients.Sort(sort), limit, after, within=call.reach)
+    page = call.clients.page(namespace, user, sort, limit, after, within=call.reach)
     call.charge(page.total)
     return page
 

@@ -132,9 +132,9 @@ class Oracle:
         self.since = dict.fromkeys(self.since, head.offset)
         self._count_owed()
 
-    def line_changed(self, change: out.LineChanged) -> None:
+    def line_changed(self, change: out.LineChanged, end: int) -> None:
         """The clients were notified that the log goes on in another epoch, and up to where it is the same."""
-        head, end = change.head, change.end
+        head = change.head
         if change.was_offset != self.position:
             raise Broken(f"the position was {self.position}, not {change.was_offset}")
         if head.epoch == self.epoch:
@@ -340,10 +340,11 @@ class World:
         self.inputs += 1
         action = self.feed.next_action()
         if self.feed.epoch is not None:
-            if isinstance(action, out.LogLost):
-                self.oracle.lost(action.head)
             if isinstance(action, out.LineChanged):
-                self.oracle.line_changed(action)
+                if action.end is None:
+                    self.oracle.lost(action.head)
+                else:
+                    self.oracle.line_changed(action, action.end)
             self._check()
         if action is None:
             self._reading = True

@@ -108,10 +108,10 @@ class Gateway:
                 self.told.append(("deliver", [(event.topic, event.offset, event.data) for event in action.events]))
             case out.Gap():
                 self.told.append(("gap", action.first, action.last, action.reason.value))
+            case out.LineChanged(end=None):
+                self.told.append(("lost", action.head.epoch, action.head.offset))
             case out.LineChanged():
                 self.told.append(("line", action.head.epoch, action.end, action.was_offset))
-            case out.LogLost():
-                self.told.append(("lost", action.head.epoch, action.head.offset))
             case out.Quarantine():
                 self.told.append(("quarantine", action.error.code))
             case out.SimpleAction.UP:

@@ -42,22 +42,16 @@ class Gap(msgspec.Struct, frozen=True):
     reason: GapReason
 
 
-class LogLost(msgspec.Struct, frozen=True):
-    """Notify the clients that the log was replaced, with no epoch in common. The position moved from `was_offset` to `head`."""
-
-    head: Head
-    was_offset: int
-
-
 class LineChanged(msgspec.Struct, frozen=True):
     """Notify the clients that the log continues in the epoch of `head`, and shares everything up to `end` with the line before.
 
     The position was `was_offset`, and is now at most `end`. If it was above, the log has lost the events between the two. The
-    events of the new line come next.
+    events of the new line come next. Without an `end` the log was replaced, with no epoch in common, and the position is at
+    the head.
     """
 
     head: Head
-    end: int
+    end: int | None
     was_offset: int
 
 
@@ -108,6 +102,6 @@ class Close(msgspec.Struct, frozen=True):
 
 
 Action: TypeAlias = (
-    SimpleAction | Deliver | Gap | LogLost | LineChanged | Quarantine | ReadHead | ReadLog | ReadFenceHead | Ping
+    SimpleAction | Deliver | Gap | LineChanged | Quarantine | ReadHead | ReadLog | ReadFenceHead | Ping
     | SendCommands | Close
 )  # fmt: skip

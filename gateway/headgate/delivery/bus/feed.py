@@ -360,7 +360,7 @@ class Feed:
         self._one_line_from = self._fence.number + 1
         self._verified = head.offset
         self._go_to(head.offset)
-        yield out.LogLost(head, was_offset)
+        yield out.LineChanged(head, None, was_offset)
 
     def _repair(self, upto: int) -> Steps:
         """Hand on everything above the position up to `upto` from the log."""

@@ -480,10 +480,6 @@ class Bus:
                 self.quarantine(action.error)
             case out.LineChanged():
                 self._change_line(action)
-            case out.LogLost():
-                metrics.LOG_LOST.labels(self._namespace).inc()
-                log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
-                self._receiver.log_lost(action.head)
             case out.SimpleAction.UP:
                 self._come_up()
             case out.SimpleAction.DOWN:
@@ -502,6 +498,11 @@ class Bus:
             raise
 
     def _change_line(self, action: out.LineChanged) -> None:
+        if action.end is None:
+            metrics.LOG_LOST.labels(self._namespace).inc()
+            log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
+            self._receiver.log_lost(action.head)
+            return
         rolled_back = max(0, action.was_offset - action.end)
         level, epoch = logging.ERROR if rolled_back else logging.INFO, action.head.epoch
         log.log(level, "line changed", namespace=self._namespace, epoch=epoch, end=action.end, rolled_back=rolled_back)

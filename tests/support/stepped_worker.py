@@ -25,7 +25,7 @@ from headgate.consumers.work.worker import SharedByWorkers, Worker
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
-from headgate.runtime.logging import ThrottledLog
+from headgate.runtime.logging import throttled
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from tests.support.consumers_state import count_leased
@@ -116,7 +116,7 @@ class SteppedWorker:
         self.store.stopping, self.store.clock = self.stopping, clock
         context = context_of(spec, self.store, self._publisher)
         self.state = context.state
-        log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
+        log = throttled(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         shared = SharedByWorkers(spec.name)
         self.taking = shared.taking
         self.worker = Worker(spec, context, self.store, log, self.stopping, shared)

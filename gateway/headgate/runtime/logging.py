@@ -154,16 +154,14 @@ def few_tracebacks(throttle: LogThrottle, _logger: Any, _method: str, fields: An
     return fields
 
 
-class ThrottledLog:
-    """The log of a consumer: passes events to `write(event, **fields)` when they are due. Thread-safe."""
+def throttled(write: Callable[..., object], now_s: Callable[[], float] = time.monotonic) -> Callable[..., None]:
+    """Return the log of a consumer, which passes an event with its fields to `write` when it is due. Thread-safe."""
+    throttle, lock = LogThrottle(now_s, every_s=CONSUMER_EVERY_S), Lock()
 
-    def __init__(self, write: Callable[..., object], now_s: Callable[[], float] = time.monotonic) -> None:
-        self._write, self._throttle = write, LogThrottle(now_s, every_s=CONSUMER_EVERY_S)
-        self._lock = Lock()
-
-    def __call__(self, event: str, **fields: object) -> None:
-        """Write the event if a line of that name is due."""
-        with self._lock:
-            left_out = self._throttle.due(event)
+    def log(event: str, **fields: object) -> None:
+        with lock:
+            left_out = throttle.due(event)
         if left_out is not None:
-            self._write(event, **fields, **({"left_out": left_out} if left_out else {}))
+            write(event, **fields, **({"left_out": left_out} if left_out else {}))
+
+    return log

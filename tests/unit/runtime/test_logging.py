@@ -21,7 +21,7 @@ from headgate.errors import BusUnavailable
 from headgate.runtime import logging as logs
 from headgate.runtime import operator_lines
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
-from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, few_tracebacks, wire_form
+from headgate.runtime.logging import CONSUMER_EVERY_S, few_tracebacks, throttled, wire_form
 from tests.support.redis_server import DEADLINE_S
 
 
@@ -42,7 +42,7 @@ def test_the_log_of_a_consumer_says_how_many_lines_of_an_event_it_left_out() -> 
     """An event is written once a minute, and no other event is held up by it."""
     written: list[tuple[str, dict[str, Any]]] = []
     now_s = 100.0
-    log = ThrottledLog(lambda event, **fields: written.append((event, fields)), lambda: now_s)
+    log = throttled(lambda event, **fields: written.append((event, fields)), lambda: now_s)
     for number in range(5):
         log("trouble", number=number)
     log("other")

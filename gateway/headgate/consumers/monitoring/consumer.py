@@ -24,7 +24,7 @@ import structlog
 from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic
 from headgate.events.topic import matches, overlaps, user_topic
-from headgate.runtime.logging import ThrottledLog
+from headgate.runtime.logging import throttled
 from headgate.runtime.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
 from headgate.runtime.statsd import Statsd
 from headgate.settings.options import HOST_AND_PORT, PATTERN, STATSD_PREFIX, Kind, matching, option, required, tables
@@ -106,7 +106,7 @@ class Monitoring(Consumer):
         self._matching = lru_cache(MAX_TOPICS)(self._match)
         self._statsd = Statsd(options.statsd, lambda error: self._fault("statsd", str(error))) if options.statsd else None
         self._gauged_ms: dict[str, int] = {}
-        self._log = ThrottledLog(log.warning)
+        self._log = throttled(log.warning)
         self._counts_ttl_s = KEEP_S + max((2 * rule.window_s for rule in options.alerts), default=0)
         self._origin = hashlib.sha256(f"{context.namespace}:{context.name}".encode()).hexdigest()[:16]
 

@@ -18,7 +18,7 @@ from headgate.redis.keys import group_key
 from headgate.redis.loads import process_name
 from headgate.redis.registry import give_word, take_out
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
-from headgate.runtime.logging import ThrottledLog
+from headgate.runtime.logging import throttled
 from headgate.runtime.metrics import CONSUMER_AGE_SECONDS, CONSUMER_LAG
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
@@ -49,7 +49,7 @@ class Runner:
         self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._shared = SharedByWorkers(spec.name)
-        self._log = ThrottledLog(
+        self._log = throttled(
             structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
         )
         self._publisher = Publisher(redis_url, namespace=spec.namespace, max_payload_bytes=self._limit)

@@ -30,7 +30,6 @@ from headgate.events.topic import check_topic, is_probe, matches
 from headgate.events.traceparent import is_sampled
 from headgate.redis.time_watch import awake_or_asleep_s
 from headgate.runtime import metrics
-from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.spans import consuming
 
 from .routing import WANTS_FAULTS, Routing
@@ -176,7 +175,7 @@ class Worker:
         spec: ConsumerSpec,
         context: Context,
         store: Store,
-        log: ThrottledLog,
+        log: Callable[..., None],
         stopping: threading.Event,
         shared: SharedByWorkers,
     ) -> None:

@@ -10,8 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -32,6 +31,8 @@ MAX_HISTORY, DEFAULT_HISTORY = 100, 50
 # Shown events that one request may report.
 MAX_SEEN_IDS = 100
 MAX_OFFSET = 2**53 - 1  # the largest safe integer of JavaScript
+# What a client requests about a topic's presence.
+PresenceAct: TypeAlias = Literal["enter", "watch", "page", "leave"]
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 _encode = msgspec.json.Encoder().encode
 
@@ -70,15 +71,6 @@ class Handled(NamedTuple):
     since: int
     epoch: str | None
     offset: int
-
-
-class PresenceAct(StrEnum):
-    """A client's request about a topic's presence."""
-
-    ENTER = "enter"
-    WATCH = "watch"
-    PAGE = "page"
-    LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +217,13 @@ def read_presence(request: object) -> tuple[PresenceAct, str, Any, str]:
     Returns the act, the topic, `meta` (UNSET if absent), and `after`.
     """
     body = _object(request, {"topic", "act", "meta", "after"}, "{topic: 'rooms.7', act: 'enter'}")
-    try:
-        act = PresenceAct(body["act"])
-    except (KeyError, ValueError):
-        raise InvalidRequest(f"act: expected one of {', '.join(PresenceAct)}") from None
-    if "meta" in body and act is not PresenceAct.ENTER:
+    act: Any = body.get("act")
+    if act not in get_args(PresenceAct):
+        raise InvalidRequest(f"act: expected one of {', '.join(get_args(PresenceAct))}")
+    if "meta" in body and act != "enter":
         raise InvalidRequest("meta: expected only with `enter`")
     after = body.get("after", "")
-    if ("after" in body) != (act is PresenceAct.PAGE) or not isinstance(after, str):
+    if ("after" in body) != (act == "page") or not isinstance(after, str):
         raise InvalidRequest("after: expected a user's name, only with `page`")
     return act, check_topic(body.get("topic")), body.get("meta", msgspec.UNSET), after
 

@@ -30,7 +30,7 @@ from headgate.events.topic import check_topic
 from headgate.events.wire import packets
 from headgate.events.wire import requests as wire
 from headgate.events.wire.packets import PRESENCE
-from headgate.events.wire.requests import PresenceAct, read_presence
+from headgate.events.wire.requests import read_presence
 from headgate.node.access.access import Access
 from headgate.node.cluster.answers import QuestionKind
 from headgate.node.cluster.cluster import Cluster
@@ -239,17 +239,17 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
     presence, session = namespace.presence, client.session
     if not presence.settings.max_presence_topics:
         raise LimitReached("presence_topics", 0)
-    if act is PresenceAct.LEAVE:
+    if act == "leave":
         presence.rooms.leave(session, topic)
         return {"topic": topic}
     _check(namespace, client, topic)
-    if act is PresenceAct.PAGE:
+    if act == "page":
         return presence.rooms.page(session, topic, after)
-    if act is PresenceAct.ENTER:
+    if act == "enter":
         pauses.check(ENTERS, namespace.name)
         meta = read_meta(meta, client.identity.user, presence.settings.max_presence_meta_bytes)
     _prepare(namespace, client, topic)
-    if act is PresenceAct.WATCH:
+    if act == "watch":
         return presence.rooms.watch(session, topic, connection_of(client))
     try:
         pauses.check(ENTERS, namespace.name)  # again, because Redis or the application may have taken seconds

@@ -18,7 +18,7 @@ import structlog
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_ENDED
 
-from .descriptors import descriptor_limit, places
+from .descriptors import descriptor_limit, is_for_clients, places
 from .http_answers import Answer, no_room
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
@@ -142,18 +142,28 @@ class HttpAdmission:
             self._take_reserved_place(connection)
             return None
         key = address_key(str(address[0])) if isinstance(address, tuple) and not self.limits.proxies else None
-        limit, connections = self._per_address(), self.connections
-        if len(connections) >= self._most() and not self.end_longest_waiting("in all"):
+        descriptors, connections = descriptor_limit(), self.connections
+        limit, most = self._per_address(descriptors), self._most(descriptors)
+        if len(connections) >= most and not self.end_longest_waiting("in all"):
             if connections.count_at(RESERVED) < places():
                 self._take_reserved_place(connection)
                 return None
             HTTP_ENDED.labels("too many").inc()
-            return no_room("connections", self._most())
+            return no_room("connections", most)
         if key is not None and limit and connections.count_at(key) >= limit and not self.end_longest_waiting("of address", key):
             HTTP_ENDED.labels("too many of address").inc()
             return no_room("connections_per_address", limit)
         connections.open(connection, key)
         return None
+
+    def may_pass(self, descriptor: int, environ: Mapping[str, object]) -> bool:
+        """Return whether the socket of a request may go to its route uncounted, because there is room for it."""
+        descriptors = descriptor_limit()
+        if not is_for_clients(descriptor) or len(self.connections) >= self._most(descriptors):
+            return False
+        self._is_short = False
+        address, limit = address_of(environ, self.limits.proxies), self._per_address(descriptors)
+        return not limit or address is None or self.connections.count_at(address) < limit
 
     def refusal(self, connection: HttpConnection, environ: Mapping[str, object]) -> Answer | None:
         """Return the answer that refuses a request, or None. With a declared proxy, counts it for its client's address."""
@@ -161,8 +171,8 @@ class HttpAdmission:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
             HTTP_ENDED.labels("no descriptor").inc()
-            return no_room("connections", self._most())
-        if not self.limits.proxies or not (limit := self._per_address()):
+            return no_room("connections", self._most(descriptor_limit()))
+        if not self.limits.proxies or not (limit := self._per_address(descriptor_limit())):
             return None
         address = address_of(environ, self.limits.proxies)
         self.connections.attribute(connection, address)
@@ -211,13 +221,12 @@ class HttpAdmission:
         connection.is_reserved = True
         self.connections.open(connection, RESERVED)
 
-    def _per_address(self) -> int:
+    def _per_address(self, descriptors: int | None) -> int:
         """Return how many HTTP connections one address may have; 0 for no limit."""
         limit = self.limits.max_connections_per_address
-        descriptors = descriptor_limit() if limit else None
         return limit if descriptors is None else min(limit, max(1, descriptors // ADDRESS_SHARE))
 
-    def _most(self) -> int:
+    def _most(self, descriptors: int | None) -> int:
         """Return how many HTTP connections the process may have."""
-        descriptors, most = descriptor_limit(), self.limits.max_connections
+        most = self.limits.max_connections
         return min(sys.maxsize if descriptors is None else descriptors // HTTP_SHARE, sys.maxsize if most is None else most)

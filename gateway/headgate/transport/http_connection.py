@@ -61,12 +61,12 @@ class HttpConnection(Channel):
 
     # -- the next request, in the hub -----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self, asked: http_exchange.Asked = ()) -> None:
         """Answer the first request if it is there, otherwise wait for it. Does not switch greenlets."""
-        if (event := self.parser.next_event() if self._is_adopted else None) is None:
+        if (event := self.parser.next_event() if self.parser.held else None) is None:
             self._arrived()
         else:
-            http_exchange.begin(self, event)
+            http_exchange.begin(self, event, asked)
 
     def wait(self) -> None:
         """Wait for the rest of the next request, or for its first byte. Does not switch greenlets."""

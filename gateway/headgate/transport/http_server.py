@@ -17,9 +17,12 @@ from wsgiref.types import WSGIApplication
 from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, sleep
 from headgate.runtime.metrics import HTTP_CONNECTIONS
 
+from . import http_exchange
 from .descriptors import is_for_clients
 from .http_admission import EXHAUSTED, HttpAdmission
+from .http_channel import READ_BYTES
 from .http_connection import HttpConnection
+from .http_exchange import Asked
 from .http_limits import BACKLOG, HttpLimits
 from .http_routes import Routes
 from .http_wsgi import WsgiExchange, base_environ
@@ -160,7 +163,12 @@ class HTTPServer:
                 continue  # the client is gone, or a packet filter refuses it
             sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
             sock.setblocking(False)
-            self._take_in(sock, address)
+            received = b""
+            if self._tls is None:
+                with suppress(OSError):  # nothing has come, or the next call reports it again
+                    received = sock.recv(READ_BYTES)
+            if (asked := http_exchange.ask_at_once(self, sock, address, received)) is not None:
+                self._take_in(sock, address, received=received, asked=asked)
 
     def adopt(self, descriptor: int, received: bytes) -> None:
         """Take over a connection from the process that accepted it, with the bytes that it read."""
@@ -173,7 +181,9 @@ class HTTPServer:
             return
         self._take_in(sock, address, received=received, is_adopted=True)
 
-    def _take_in(self, sock: NativeSocket, address: object, *, received: bytes = b"", is_adopted: bool = False) -> None:
+    def _take_in(
+        self, sock: NativeSocket, address: object, *, received: bytes = b"", is_adopted: bool = False, asked: Asked = ()
+    ) -> None:
         try:
             peer = PeerSocket(sock if self._tls is None else with_tls(sock, self._tls))
         except OSError:  # its peer has gone
@@ -186,7 +196,7 @@ class HTTPServer:
                 peer.recv(_READ_BYTES)  # closing with a request unread would discard the answer
             peer.close()
         else:
-            connection.begin()
+            connection.begin(asked)
 
     def _pause(self, seconds: float) -> None:
         """Accept nothing for a while."""

@@ -27,6 +27,7 @@ class Door:
     """A server with a route that never waits, and connections to it without a listener."""
 
     def __init__(self, limits: HttpLimits | None = None) -> None:
+        self.ask = ASK
         self.asked: list[RoutedRequest] = []
         self.hubs: list[bool] = []
         self.taken: list[tuple[ClientSocket, bytes]] = []
@@ -91,15 +92,18 @@ def open_door() -> Iterator[Callable[..., Door]]:
         yield lambda **limits: ending.enter_context(closing(Door(HttpLimits(**limits))))
 
 
-@pytest.fixture
-def door(open_door: Callable[..., Door]) -> Door:
-    return open_door()
+@pytest.fixture(params=[ASK, ASK + b"Upgrade: websocket\r\n"], ids=["any route", "of a WebSocket"])
+def door(request: pytest.FixtureRequest, open_door: Callable[..., Door]) -> Door:
+    """Open a door for a request with or without what asks for its socket."""
+    door = open_door()
+    door.ask = request.param
+    return door
 
 
 def test_a_request_that_is_there_is_answered_in_the_hub(door: Door) -> None:
     """The route has the request as the application would, and the socket, with the bytes after it; it is no connection of
     HTTP's any more."""
-    peer = door.connect(ASK + b"X-One: 1\r\n\r\nbehind")
+    peer = door.connect(door.ask + b"X-One: 1\r\n\r\nbehind")
     ((sock, behind),) = door.taken
     assert (door.hubs, behind, door.waiting, door.connections) == ([True], b"behind", 0, 0)
     names, port = ("PATH_INFO", "QUERY_STRING", "HTTP_X_ONE", "REMOTE_ADDR", "REMOTE_PORT"), peer.getsockname()[1]
@@ -112,7 +116,7 @@ def test_a_request_that_comes_later_is_answered_in_the_hub(door: Door) -> None:
     """Until then the connection is counted, and waits without a greenlet. One that ends without a request is forgotten."""
     peer, silent = door.connect(), door.connect()
     assert (door.waiting, door.connections) == (2, 2)
-    peer.sendall(ASK + b"\r\n")
+    peer.sendall(door.ask + b"\r\n")
     until(lambda: door.taken)
     assert (door.hubs, door.waiting, door.connections) == ([True], 1, 1)
     silent.close()
@@ -138,7 +142,7 @@ def test_a_later_request_that_is_answered_in_the_hub_leaves_no_greenlet_behind(d
     assert peer.recv(1000).endswith(b"through")
     resting = [each for each in gc.get_objects() if isinstance(each, gevent.Greenlet) and each]
     door.fault, door.takes = fault, fault is None
-    peer.sendall(ASK + b"\r\n")
+    peer.sendall(door.ask + b"\r\n")
     until(lambda: any(each.dead for each in resting))
     assert (door.hubs, peer.recv(100), door.connections) == ([True], b"" if fault else b"the answer", 0)
 
@@ -146,9 +150,9 @@ def test_a_later_request_that_is_answered_in_the_hub_leaves_no_greenlet_behind(d
 def test_a_request_that_is_not_there_as_a_whole_is_read_by_a_handler(door: Door) -> None:
     """It may wait for the body, so the route is asked there; after a head in two pieces it goes on, too."""
     door.takes = False
-    door.connect(ASK + b"Content-Length: 2\r\n\r\nx")
+    door.connect(door.ask + b"Content-Length: 2\r\n\r\nx")
     assert door.hubs == [False]
-    peer = door.connect(ASK)
+    peer = door.connect(door.ask)
     assert (door.waiting, len(door.through)) == (2, 1)  # one for its body, one for its head
     peer.sendall(b"\r\n")
     turn()
@@ -158,7 +162,7 @@ def test_a_request_that_is_not_there_as_a_whole_is_read_by_a_handler(door: Door)
 def test_an_answer_is_written_and_the_connection_goes_on(door: Door) -> None:
     """The route is asked once; the next request, which had come after the first, is a handler's."""
     door.takes, door.answer = False, Answer("200 OK", [("Content-Length", "2")], b"no")
-    peer = door.connect(ASK + b"\r\n" + ELSEWHERE)
+    peer = door.connect(door.ask + b"\r\n" + ELSEWHERE)
     received = b""
     while not received.endswith(b"through"):
         received += peer.recv(1000)
@@ -170,7 +174,7 @@ def test_an_answer_is_written_and_the_connection_goes_on(door: Door) -> None:
 def test_a_request_that_is_left_is_the_applications(door: Door) -> None:
     """The route is not asked twice."""
     door.takes = False
-    assert door.connect(ASK + b"\r\n").recv(1000).endswith(b"through")
+    assert door.connect(door.ask + b"\r\n").recv(1000).endswith(b"through")
     assert len(door.asked) == 1
     assert door.through[0]["REMOTE_ADDR"] == "127.0.0.1"
 
@@ -183,9 +187,19 @@ def test_a_request_that_is_left_is_the_applications(door: Door) -> None:
 def test_a_route_that_fails_ends_its_connection_only(door: Door, fault: Exception, answer: bytes) -> None:
     """500, or nothing if the client has left; no object stays."""
     door.fault, door.takes = fault, False
-    peer = door.connect(ASK + b"\r\n")
+    peer = door.connect(door.ask + b"\r\n")
     assert peer.recv(1000)[: len(b"HTTP/1.1 500 ")] == answer
     assert (peer.recv(1000), door.connections) == (b"", 0)
+
+
+def test_a_request_for_a_websocket_that_has_come_whole_needs_no_connection_of_http(
+    open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its route takes the socket as it was accepted."""
+    door = open_door()
+    monkeypatch.setattr("headgate.transport.http_server.HttpConnection", None)
+    assert door.connect(ASK + b"Upgrade: websocket\r\n\r\n").recv(100) == b"the answer"
+    assert (door.hubs, door.connections) == ([True], 0)
 
 
 def test_a_connection_that_stays_silent_is_closed_in_silence(open_door: Callable[..., Door]) -> None:
@@ -215,13 +229,14 @@ def test_a_connection_that_is_ended_for_another_is_forgotten(door: Door) -> None
     assert door.connections == 0
 
 
-def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused(open_door: Callable[..., Door]) -> None:
+@pytest.mark.parametrize("ask", [ASK, ASK + b"Upgrade: websocket\r\n"])
+def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused(open_door: Callable[..., Door], ask: bytes) -> None:
     """429 by its handler; the route is not asked, and a connection at work is not ended."""
     door = open_door(proxies=1, max_connections_per_address=1)
     working = HttpConnection(door.server, Peer([]).as_socket(), ("192.0.2.1", 5))
     door.server.connections.open(working, "198.51.100.1")
     door.server.connections.work(working)
-    peer = door.connect(ASK + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")
+    peer = door.connect(ask + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")
     assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
     assert peer.recv(1000) == b""
     assert (door.asked, door.server.connections.count_at("198.51.100.1")) == ([], 1)
@@ -230,7 +245,7 @@ def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused(open_door: C
 def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> None:
     """It is the route's, with the loop watching it. Nothing is written to it, and no other part closes it."""
     door.fault = ValueError("no")
-    peer = door.connect(ASK + b"\r\n")
+    peer = door.connect(door.ask + b"\r\n")
     ((sock, _),) = door.taken
     sock.send(b" and more")
     assert peer.recv(100) == b"the answer and more"
@@ -240,7 +255,7 @@ def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> No
 def test_half_a_request_line_that_ends_is_answered_by_nobody(door: Door) -> None:
     """Also where connections may be handed over; nothing is left."""
     door.server.to_owner = lambda *_: True
-    peer = door.connect(ASK[:20])
+    peer = door.connect(door.ask[:20])
     peer.shutdown(socket.SHUT_WR)
     until(lambda: not door.connections)
     assert door.through == []

@@ -145,12 +145,11 @@ def test_an_address_has_room_again_when_a_connection_of_it_is_over(open_door: Op
         unlimited.connections.work(unlimited.take())
 
 
-def test_one_address_has_an_eighth_of_the_descriptors_at_most(open_door: OpenDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_address_has_an_eighth_of_the_descriptors_at_most(open_door: OpenDoor) -> None:
     """A higher setting is cut to that share, and the share is never below one."""
     door = open_door(max_connections_per_address=100)
     for allowed, limit in ((800, 100), (80, 10), (1, 1), (None, 100)):
-        monkeypatch.setattr(http_admission, "descriptor_limit", lambda allowed=allowed: allowed)
-        assert door.admission._per_address() == limit
+        assert door.admission._per_address(allowed) == limit
 
 
 @pytest.mark.parametrize(("descriptors", "most"), [(8, None), (None, 2), (800, 2)])

@@ -22,12 +22,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
         (b"-NOPERM User x has no permissions", BusRefused, NO_PERMISSION, "no permission"),
         (b"-ERR The user executing the script can't run this command or subcommand", BusRefused, NO_PERMISSION, "no permission"),
         (b"-MOVED 3999 127.0.0.1:6381", BusRefused, "MOVED", "is a node of a Cluster"),
-        (
-            b"-ERR unknown command 'FCALL', with args",
-            BusRefused,
-            NO_COMMAND,
-            "command FCALL, or hides it; needed: Redis 7.0",
-        ),
+        (b"-ERR unknown command 'FCALL', with args", BusRefused, NO_COMMAND, "command FCALL, or hides it; needed: Redis 7.0"),
         (b"-ERR unknown command 'WAITAOF', with args", BusRefused, NO_COMMAND, "needed: Redis 7.2"),
         (b"-ERR Function not found", BusRefused, NO_FUNCTION, "Function not found"),
         (b"-ERR something else", BusRefused, "", "something else"),

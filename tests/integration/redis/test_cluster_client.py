@@ -21,17 +21,7 @@ from headgate.cli.doctor import check
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store
 from headgate.redis.bounded import NewestReceipts
-from headgate.redis.client import (
-    Client,
-    at,
-    call,
-    call_at,
-    call_many,
-    check_server,
-    describe_server,
-    open_client,
-    primaries,
-)
+from headgate.redis.client import Client, at, call, call_at, call_many, check_server, describe_server, open_client, primaries
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import REVOKED, log_key, questions_channel
@@ -218,10 +208,7 @@ def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, tmp_path: 
     other = next(name for name in spread(cluster) if cluster.owner(name) is not node)
     with pytest.raises(BusRefused, match=r"begin the URL with redis\+cluster://"):
         call(open_client(node.url), "GET", other)
-    with (
-        Server(tmp_path / "alone") as alone,
-        pytest.raises(BusRefused, match="is not a node of a Cluster: begin the URL"),
-    ):
+    with Server(tmp_path / "alone") as alone, pytest.raises(BusRefused, match="is not a node of a Cluster: begin the URL"):
         describe_server(alone.url.replace("redis://", "redis+cluster://"))
 
 

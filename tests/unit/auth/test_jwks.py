@@ -8,17 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth import jwks as module
-from headgate.auth.jwks import (
-    AGAIN_S,
-    FIRST_RETRY_S,
-    KEPT_S,
-    LAST_RETRY_S,
-    MAX_ASKED,
-    MAX_BYTES,
-    REFRESH_S,
-    Jwks,
-    fetch,
-)
+from headgate.auth.jwks import AGAIN_S, FIRST_RETRY_S, KEPT_S, LAST_RETRY_S, MAX_ASKED, MAX_BYTES, REFRESH_S, Jwks, fetch
 from headgate.auth.keys import MAX_KEY_ID_CHARACTERS
 from tests.support.http_receiver import Receiver, say, status
 from tests.support.token_keys import ED_KEY, RSA_KEY, jwks

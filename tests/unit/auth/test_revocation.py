@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.auth.identity import Identity
 from headgate.auth.repair import APART_S, WRITTEN_BACK, read_revoked
-from headgate.auth.revocation import (
-    KEPT_S,
-    MAX_REVOCATIONS,
-    MAX_REVOKED_S,
-    Decision,
-    Revocations,
-    kind_of,
-    revoke,
-)
+from headgate.auth.revocation import KEPT_S, MAX_REVOCATIONS, MAX_REVOKED_S, Decision, Revocations, kind_of, revoke
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
 from headgate.redis.client import open_client
 from headgate.redis.keys import REVOKED, revoked_channel

@@ -278,10 +278,7 @@ def test_events_that_a_replay_cannot_have_are_told_once_with_its_last_page(names
         answers.append(replay(namespace, client, answers[-1]["next"], 180, epoch=SECOND))
     assert [offset for answer in answers for offset in answer["events"]] == list(range(1, 151))
     assert len(answers) == 2
-    assert [answer.get("gap") for answer in answers] == [
-        None,
-        {"from": 151, "to": 180, "reason": "rolled_back", "epoch": NEWEST},
-    ]
+    assert [answer.get("gap") for answer in answers] == [None, {"from": 151, "to": 180, "reason": "rolled_back", "epoch": NEWEST}]
 
 
 def test_a_new_client_is_welcomed_at_the_place_from_which_it_begins(namespace: Namespace, wired: WiredClient) -> None:

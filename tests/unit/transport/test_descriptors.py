@@ -4,13 +4,7 @@ import resource
 
 import pytest
 
-from headgate.transport.descriptors import (
-    LEAST_OWN_DESCRIPTORS,
-    MAX_OWN_DESCRIPTORS,
-    MAX_PLACES,
-    is_for_clients,
-    places,
-)
+from headgate.transport.descriptors import LEAST_OWN_DESCRIPTORS, MAX_OWN_DESCRIPTORS, MAX_PLACES, is_for_clients, places
 
 
 class Table:

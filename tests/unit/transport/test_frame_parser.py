@@ -119,10 +119,7 @@ def test_a_text_that_comes_at_once_means_what_it_means_in_pieces(stream: bytes, 
     assert outcome(stream, [], limit) == outcome(stream, [1, 3, 7], limit)
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=30), st.integers(1, 4)), max_size=6),
-    st.lists(st.integers(0, 5000), max_size=20),
-)
+@given(st.lists(st.tuples(st.text(max_size=30), st.integers(1, 4)), max_size=6), st.lists(st.integers(0, 5000), max_size=20))
 def test_messages_do_not_depend_on_how_the_stream_is_cut(messages: list[tuple[str, int]], cuts: list[int]) -> None:
     """Nor on how they are fragmented, inside a character or between two, with pings in between."""
     stream = b""

@@ -121,11 +121,7 @@ def test_a_client_connects_and_is_welcomed_behind_its_connect_packet(gateway: Ga
     client = gateway.client
 
     assert packets == [f'40/notifications,{{"sid":"{client}"}}'.encode(), b'42/notifications,["welcome"]']
-    assert gateway.calls == [
-        ("opening", "session"),
-        ("connect", client, {"token": 1}),
-        ("joined", "session", client),
-    ]
+    assert gateway.calls == [("opening", "session"), ("connect", client, {"token": 1}), ("joined", "session", client)]
     assert gateway.face.session_of(NAMESPACE, client) is session
 
 

@@ -110,12 +110,7 @@ def test_sums_are_over_the_wanted_buckets_of_each_name(state: State, other: Stat
     state.add({("a", 1): 1, ("a", 2): 2.5, ("b b", 1): 10}, 60)
     other.add({("a", 2): 2.5, ("a", 3): 100}, 60)
 
-    assert state.sums([("a", range(1, 3)), ("b b", range(9)), ("a", range(3, 4)), ("c", range(1, 9))]) == [
-        6.0,
-        10.0,
-        100.0,
-        0.0,
-    ]
+    assert state.sums([("a", range(1, 3)), ("b b", range(9)), ("a", range(3, 4)), ("c", range(1, 9))]) == [6.0, 10.0, 100.0, 0.0]
     assert state.sums([]) == []
     assert state.sums([("a", range(0))]) == [0.0]
 

@@ -202,10 +202,7 @@ def test_a_page_adds_up_in_statsd_and_in_prometheus(listener: socket.socket) -> 
     host, port = listener.getsockname()
     site = Site(f'statsd = "{host}:{port}"\nprefix = "shop"\n{COUNTING}')
     monitoring = site.start()
-    assert site.samples() == {
-        "headgate_monitored_events_total:orders_failed": 0,
-        "headgate_monitored_events_total:orders": 0,
-    }
+    assert site.samples() == {"headgate_monitored_events_total:orders_failed": 0, "headgate_monitored_events_total:orders": 0}
     page = [site.event(f"orders.{number}.failed", {"user": f"u{number}"}) for number in range(3)]
     page += [site.event("orders.1.paid"), site.event("other.topic"), site.event("jobs.depth", {"now": [-7.5]})]
     monitoring.handle_many(page)

@@ -221,10 +221,7 @@ WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
     "nested without end": ("a = " + "[" * 100_000, ": not TOML: nested too deeply"),
     # Tables
     "an unknown table": (pager() + "[setings]\n", " [setings] is not a table of this file; did you mean [settings]?"),
-    "another unknown table": (
-        pager() + "[x]\n",
-        " [x] is not a table of this file; expected [settings] or [consumers.on-call]",
-    ),
+    "another unknown table": (pager() + "[x]\n", " [x] is not a table of this file; expected [settings] or [consumers.on-call]"),
     "no consumer": ("", f" [consumers]: 0 consumers; {TABLES}"),
     "too many": ("".join(pager(name=f"c{number}") for number in range(65)), f" [consumers]: 65 consumers; {TABLES}"),
     "consumers that are no table": ("consumers = 3", f" [consumers]: 3; {TABLES}"),
@@ -286,10 +283,7 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
         "patterns = ['users.*.inbox']\nunless_read_s = 60",
         "unless_read_s: no pattern has items of inboxes; expected one such as users.*.inbox.*.#",
     ),
-    "a template of no user": (
-        "unless_seen_s = 60\nseen_user = '{{ user }}'",
-        "seen_user: unknown name 'user'; there are event",
-    ),
+    "a template of no user": ("unless_seen_s = 60\nseen_user = '{{ user }}'", "seen_user: unknown name 'user'; there are event"),
     "a channel that there is not": ("channel = 'sms'", "channel='sms': expected mail, push or none"),
     "a function of preferences whose module ends the process": (
         f"{PUSH}wants = 'exits:wants'",

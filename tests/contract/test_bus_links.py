@@ -102,6 +102,9 @@ class ModelWorld:
         self._server = ModelServer()
         self._redis = self._server.redis
 
+        self.trim, self.flush = self._redis.trim, self._redis.flush
+        self.cut, self.stop, self.go_on, self.leave = self._server.cut, self._server.stop, self._server.go_on, self._server.leave
+
     def link(self, connect_timeout_s: float = DEADLINE_S) -> ModelLink:
         return self._server.link()
 
@@ -116,24 +119,6 @@ class ModelWorld:
 
     def log_rubbish(self) -> int:
         return self._redis.publish("orders.1", b"1.", good=False)
-
-    def trim(self, keep: int) -> None:
-        self._redis.trim(keep)
-
-    def flush(self) -> None:
-        self._redis.flush()
-
-    def cut(self) -> None:
-        self._server.cut()
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def go_on(self) -> None:
-        self._server.go_on()
-
-    def leave(self) -> None:
-        self._server.leave()
 
     def forbid_globs(self) -> None:
         self._server.refusal = lambda command: BusRefused("no", redis_code=NO_PERMISSION) if command[0] == b"PSUBSCRIBE" else None

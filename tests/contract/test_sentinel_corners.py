@@ -80,37 +80,27 @@ def test_a_live_connection_does_not_ask_the_sentinels_again(
     pool.release(again)
 
 
+@pytest.mark.parametrize("is_idle", [True, False], ids=["closed by the server", "without a socket"])
 def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
-    pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
+    pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket], is_idle: bool
 ) -> None:
-    """The pool notices that the server has closed an idle connection, and connects it again."""
-    idle = pool.get_connection()
-    pool.release(idle)
-    listeners[0].accept()[0].close()
-    # A busy machine delivers the end late.
-    assert select.select([idle._sock], [], [], 30)[0]
-    discovery.at = listeners[1]
-
+    """The pool notices that the server has closed an idle connection, and connects it again; so does the next `connect()`."""
     connection = pool.get_connection()
+    discovery.at = listeners[1]
+    if is_idle:
+        pool.release(connection)
+        listeners[0].accept()[0].close()
+        # A busy machine delivers the end late.
+        assert select.select([connection._sock], [], [], 30)[0]
+        connection = pool.get_connection()
+    else:
+        connection.disconnect()
+        assert connection._sock is None
+        connection.connect()
 
     assert discovery.asked == 2
     assert leads_to(connection, listeners[1])
     assert (connection.host, connection.port) == listeners[1].getsockname()
-    pool.release(connection)
-
-
-def test_a_connection_without_a_socket_asks_the_sentinels(
-    pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
-) -> None:
-    connection = pool.get_connection()
-    connection.disconnect()
-    assert connection._sock is None
-    discovery.at = listeners[1]
-
-    connection.connect()
-
-    assert discovery.asked == 2
-    assert leads_to(connection, listeners[1])
     pool.release(connection)
 
 

@@ -58,22 +58,35 @@ def test_the_answers_of_all_are_collected_in_the_order_in_which_they_come(asked:
     assert (one.kind, one.within_ms, msgspec.json.decode(one.body)) == ("k", 1000, {"a": 1})
 
 
-def test_one_that_does_not_answer_in_time_is_named(asked: Asked) -> None:
-    asked.gateway("a:1", "here")
-    asked.gateway("b:1")
-    answers = asked.ask("a:1", "b:1", within_s=3)
-    assert answers.parts == ["here"]
-    assert (answers.silent, answers.unanswered) == (("b",), 1)
-    assert asked.redis.now_s == 1003
-
-
-def test_an_answer_that_is_enough_ends_the_wait(asked: Asked) -> None:
-    """No other gateway is silent then, because none was waited for."""
-    asked.gateway("a:1", "no", "yes")
-    answers = asked.ask("a:1", "b:1", is_enough=lambda part: part == "yes")
-    assert answers.parts == ["no", "yes"]
-    assert answers.silent == ()
-    assert asked.redis.now_s == 1000
+@pytest.mark.parametrize(
+    ("gateways", "living", "options", "parts", "silent", "took_s"),
+    [
+        ({"a:1": ["here"], "b:1": []}, ["a:1", "b:1"], {"within_s": 3}, ["here"], ("b",), 3),
+        ({"a:1": ["no", "yes"]}, ["a:1", "b:1"], {"is_enough": lambda part: part == "yes"}, ["no", "yes"], (), 0),
+        ({"a:1": [1]}, ["a:1", "killed:1"], {}, [1], ("killed",), 0),
+        ({"a:1": ["no"], "leaving:1": ["yes"]}, ["a:1"], {}, ["no", "yes"], (), 0),
+        ({"a:1": [1], "stuck:1": []}, ["a:1"], {}, [1], (UNREGISTERED,), 1),
+        ({}, [], {}, [], (), 0),
+    ],
+    ids=[
+        "one is late",
+        "one answer is enough",
+        "one does not hear",
+        "one is about to stop",
+        "one of these is late",
+        "none lives",
+    ],
+)
+def test_those_that_hear_are_waited_for_and_the_silent_are_named(
+    asked: Asked, gateways: dict[str, list[Any]], living: list[str], options: dict[str, Any], parts: list[Any],
+    silent: tuple[str, ...], took_s: int,
+) -> None:  # fmt: skip
+    """One that was killed is named at once. One that is about to stop is out of the registry, and still has clients."""
+    for gateway, own in gateways.items():
+        asked.gateway(gateway, *own)
+    answers = asked.ask(*living, **options)
+    assert (list(answers.parts), answers.silent, answers.unanswered) == (parts, silent, int(took_s > 0))
+    assert asked.redis.now_s == 1000 + took_s
 
 
 def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
@@ -88,31 +101,6 @@ def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
     asked.redis.hearers[questions_channel(0)].append(of_another_version)
     answers = asked.ask("a:1", "b:1")
     assert (answers.parts, answers.silent) == ([1], ("b",))
-
-
-def test_nobody_waits_for_one_that_does_not_hear(asked: Asked) -> None:
-    """It was killed, or has lost its link, and is named at once."""
-    asked.gateway("a:1", 1)
-    answers = asked.ask("a:1", "killed:1")
-    assert (answers.parts, answers.silent, answers.unanswered) == ([1], ("killed",), 0)
-    assert asked.redis.now_s == 1000
-
-
-def test_one_that_is_about_to_stop_is_heard_and_waited_for(asked: Asked) -> None:
-    """It is out of the registry, and still has clients."""
-    asked.gateway("a:1", "no")
-    asked.gateway("leaving:1", "yes")
-    answers = asked.ask("a:1")
-    assert (answers.parts, answers.silent) == (["no", "yes"], ())
-    asked.gateway("stuck:1")
-    assert asked.ask("a:1").silent == (UNREGISTERED,)
-
-
-def test_where_no_gateway_lives_nobody_waits(asked: Asked) -> None:
-    """There is no gateway to name either."""
-    answers = asked.ask()
-    assert (list(answers.parts), answers.silent) == ([], ())
-    assert asked.redis.now_s == 1000
 
 
 def test_an_answer_that_nobody_reads_goes_by_itself(asked: Asked) -> None:

@@ -101,19 +101,11 @@ def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_a
     taken[0].sock.close()
 
 
-class Unreader:
-    """gunicorn's bytes of a connection, after the request."""
-
-    def take_buffered(self) -> bytes:
-        """Return it."""
-        return b"a frame"
-
-
 def gunicorn_response() -> Any:
-    """Return a `start_response` as gunicorn has it, a method of its response, which knows the request."""
+    """Return a `start_response` as gunicorn has it, a method of its response, which knows the request and the bytes after it."""
 
     class Response:
-        req = SimpleNamespace(unreader=Unreader())
+        req = SimpleNamespace(unreader=SimpleNamespace(take_buffered=lambda: b"a frame"))
 
         def start_response(self, status: str, headers: list[tuple[str, str]]) -> None:
             raise AssertionError(status)

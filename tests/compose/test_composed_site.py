@@ -78,7 +78,6 @@ class Site:
         return gateway.start()
 
     def start_nginx(self) -> str:
-        """Start it with the file; return the URL of the site."""
         program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
         if program is None:
             pytest.skip("there is no nginx here (Debian: apt-get install nginx-light)")
@@ -97,7 +96,6 @@ class Site:
         wait_until(lambda: get(f"http://127.0.0.1:{self._ports['consumers']}/healthz") is not None, "the consumers are well")
 
     def start_prometheus(self) -> str:
-        """Start it with the file; return its URL."""
         (self._folder / "alerts.yml").write_text((FOLDER.parents[1] / "monitoring/alerts.yml").read_text())
         file = self._folder / "prometheus.yml"
         file.write_text(self.here((FOLDER / "prometheus.yml").read_text()).replace("15s", "1s"))
@@ -113,7 +111,6 @@ class Site:
         self._stack.callback(process.terminate)
 
     def mails(self) -> list[Any]:
-        """Return the mails that have been taken."""
         return self._mail.mails
 
 
@@ -125,7 +122,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def get(url: str) -> str | None:
-    """Return the text of an answer 200; None without one."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())

@@ -45,7 +45,6 @@ class BoardPage:
         expect(self.view.locator(".inbox[aria-busy]")).to_have_count(0)
 
     def pill(self) -> Locator:
-        """The state of the connection."""
         return self.view.locator(".pill")
 
     # --- The board
@@ -54,7 +53,6 @@ class BoardPage:
         return self.view.locator(f'.card[data-id="{number}"]')
 
     def card_in(self, status: str, number: str) -> Locator:
-        """The card, if it is in this column."""
         return self.view.locator(f'.column[data-status="{status}"] .card[data-id="{number}"]')
 
     def button(self, name: str) -> Locator:
@@ -77,7 +75,6 @@ class BoardPage:
         return self.view.locator(".bell")
 
     def item(self, title: str) -> Locator:
-        """An item of the inbox."""
         return self.view.locator(".item", has=self.page.get_by_text(title, exact=True))
 
     # --- Trouble on purpose

@@ -122,7 +122,6 @@ def strict() -> Response:
 
 @app.get("/presence")
 def presence() -> Response:
-    """A page with `headgate/presence`, as modules."""
     page = (
         '<!doctype html><html lang="en"><title>presence</title><link rel="icon" href="data:,">'
         '<script type="module" src="/modules/presence_page.js"></script></html>'
@@ -132,7 +131,6 @@ def presence() -> Response:
 
 @app.get("/inbox")
 def inbox() -> Response:
-    """A page with `headgate/inbox`, as modules."""
     page = (
         '<!doctype html><html lang="en"><title>inbox</title><link rel="icon" href="data:,">'
         '<script type="module" src="/modules/inbox_page.js"></script></html>'

@@ -32,7 +32,6 @@ NewPage = Callable[[], Page]
 
 @pytest.fixture(scope="package")
 def browser(browser_path: str) -> Iterator[Browser]:
-    """The system's Chromium, headless."""
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=browser_path, args=list(BROWSER_SWITCHES))
@@ -42,7 +41,6 @@ def browser(browser_path: str) -> Iterator[Browser]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """One person's browser."""
     opened = browser.new_context()
     opened.set_default_timeout(DEADLINE_MS)
     yield opened
@@ -93,7 +91,6 @@ def shop(gateway: GatewayProcess) -> Shop:
 
 @pytest.fixture
 def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
-    """Open boards that close with the test."""
     with boards_of(browser, gateway) as open_one:
         yield open_one
 

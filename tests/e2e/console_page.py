@@ -27,7 +27,6 @@ class ConsolePage:
         page.add_init_script(_WATCH_SHIFTS)
 
     def sign_in(self, key: str = KEY) -> None:
-        """Go there and sign in with the keyboard."""
         self.page.goto(f"{self.url}/console")
         expect(self.page.get_by_label("Admin key")).to_be_focused()
         self.page.keyboard.type(key)
@@ -38,7 +37,6 @@ class ConsolePage:
         expect(self.page.locator("#line")).to_have_text("Live")
 
     def go(self, path: str) -> None:
-        """Go to a view by its link."""
         self.page.locator(f'a[data-view="{path}"]').click()
         expect(self.page.locator("h1")).to_have_text(VIEWS[path])
 
@@ -47,15 +45,12 @@ class ConsolePage:
         return self.page.get_by_role("region", name=title, exact=True)
 
     def tile(self, name: str) -> Locator:
-        """One of the numbers that say how it goes."""
         return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True))
 
     def troubles(self) -> Locator:
-        """The present troubles."""
         return self.page.get_by_role("list", name="What is wrong now")
 
     def events(self) -> Locator:
-        """The rows of the live tail."""
         return self.page.locator(".tail-row")
 
     def shifts(self) -> float:

@@ -29,8 +29,6 @@ QUALITY = 82
 
 
 class Picture(NamedTuple):
-    """One picture: a view, its scheme, the window."""
-
     name: str
     view: str
     scheme: Literal["light", "dark"]

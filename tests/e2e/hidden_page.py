@@ -30,13 +30,11 @@ class HiddenPage:
         self._attached: str = self._session.send("Target.attachToTarget", {"targetId": target, "flatten": False})["sessionId"]
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression in the page."""
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def wait_until(self, condition: str) -> None:
-        """Ask the page until a condition is true there."""
         wait_until(lambda: self.evaluate(condition), condition, DEADLINE_S)
 
     def freeze(self) -> None:
@@ -44,11 +42,9 @@ class HiddenPage:
         self._call("Page.setWebLifecycleState", state="frozen")
 
     def resume(self) -> None:
-        """Have it run again."""
         self._call("Page.setWebLifecycleState", state="active")
 
     def close(self) -> None:
-        """Close it with its window, and the pages beside it."""
         self._session.send("Target.disposeBrowserContext", {"browserContextId": self._context})
         self._session.detach()
 

@@ -18,20 +18,16 @@ class Shop:
         self._token = self._request("POST", "/demo/session", {"user": user})["token"]
 
     def create(self) -> str:
-        """Make a new order and return its number."""
         return str(self._request("POST", "/demo/orders", {})["id"])
 
     def order(self, number: str) -> dict[str, Any]:
-        """Return an order as the shop has it now."""
         orders: list[dict[str, Any]] = self._request("GET", "/demo/orders")
         return next(order for order in orders if order["id"] == number)
 
     def move(self, number: str, status: str) -> None:
-        """Move an order to a status."""
         self._request("PUT", f"/demo/orders/{number}", {"status": status})
 
     def burst(self, events: int, over_s: float) -> None:
-        """Run a burst, and return when it is over."""
         self._request("POST", "/demo/burst", {"id": secrets.token_hex(8), "events": events, "over_s": over_s})
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

@@ -43,20 +43,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gateway(start_gateway: StartGateway, redis_url: str, folder: Path) -> GatewayProcess:
-    """The example's application."""
     return start_gateway({"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": str(folder)}, "app:app", "--dev")
 
 
 @pytest.fixture
 def inbox(redis_url: str) -> Iterator[Inbox]:
-    """The inboxes of its Redis."""
     with Publisher(redis_url, timeout_s=30) as publisher:
         yield Inbox(publisher)
 
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
-    """A page of the example's size."""
     opened = new_page()
     opened.set_viewport_size(SIZE)  # type: ignore[arg-type]
     return opened

@@ -24,7 +24,6 @@ def gateway(start_gateway: StartGateway, redis_url: str) -> Iterator[GatewayProc
 
 @pytest.fixture
 def inbox(redis_url: str) -> Iterator[Inbox]:
-    """The inboxes of its Redis."""
     with closing(Publisher(redis_url, timeout_s=30)) as publisher:
         yield Inbox(publisher)
 
@@ -42,7 +41,6 @@ def wait_until(page: Page, is_so: Callable[[Any], bool]) -> Any:
 
 
 def wait_for_items(page: Page, count: int) -> None:
-    """Wait until a page shows so many items."""
     wait_until(page, lambda shown: len(shown["items"]) == count)
 
 

@@ -19,7 +19,6 @@ def start(start_gateway: StartGateway, redis_url: str, **more: str) -> GatewayPr
 
 
 def open_tab(context: BrowserContext, gateway: GatewayProcess, user: str, name: str) -> Page:
-    """Open a tab of a user."""
     tab = context.new_page()
     tab.goto(f"{gateway.url}/presence?user={user}&page={name}")
     return tab

@@ -35,7 +35,6 @@ def open_tab(new_page: NewPage, site: GatewayProcess) -> OpenTab:
 
 
 def clients(site: GatewayProcess) -> float:
-    """The gateway's own count of the connected clients."""
     with urllib.request.urlopen(f"{site.url}/metrics", timeout=30) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return sum(sample.value for family in families for sample in family.samples if sample.name == "headgate_clients")

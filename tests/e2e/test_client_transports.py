@@ -12,7 +12,6 @@ FALLBACK, SOCKET_IO = "/assets/headgate.http.js", "/assets/headgate.socket.io.js
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
-    """A tab."""
     return new_page()
 
 

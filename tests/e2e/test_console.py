@@ -26,7 +26,6 @@ HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>
 
 @pytest.fixture(scope="module")
 def site(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway of two workers with a console."""
     return start_module_gateway({**SETTINGS, "HEADGATE_WORKERS": "2"}, "--demo")
 
 

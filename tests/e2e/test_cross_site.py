@@ -42,7 +42,6 @@ def evil_url() -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, gateway: GatewayProcess) -> Iterator[Page]:
-    """A page of a browser with a cookie of the gateway's site."""
     context = browser.new_context()
     context.add_cookies([{"name": "session", "value": "signed-in", "url": gateway.url}])
     yield context.new_page()

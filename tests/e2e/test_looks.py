@@ -53,7 +53,6 @@ MEASURE = r"""() => {
 
 @pytest.fixture
 def both(context: BrowserContext, gateway: GatewayProcess) -> Page:
-    """The page of both people, live."""
     page = context.new_page()
     page.goto(f"{gateway.url}/?stall_s=2")
     for pane in (0, 1):
@@ -170,7 +169,6 @@ def show_everything(board: BoardPage, shop: Shop) -> None:
 
 
 def resize(page: Page, width: int, height: int = 900) -> None:
-    """Resize the window, and return when the page knows."""
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_function("width => innerWidth === width", arg=width)
 

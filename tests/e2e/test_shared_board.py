@@ -77,7 +77,6 @@ def test_a_card_is_moved_with_the_keyboard_alone(boards: tuple[BoardPage, BoardP
 
 
 def test_two_moves_at_the_same_time_end_in_one_place(boards: tuple[BoardPage, BoardPage], shop: Shop) -> None:
-    """Both boards show the shop's state."""
     numbers = [shop.create() for _ in range(3)]
     ana, ben = boards
     for number in numbers:

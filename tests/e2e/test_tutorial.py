@@ -42,7 +42,6 @@ def folder(wheel: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serve(folder: Path) -> Iterator[Serve]:
-    """Run a step's command that serves."""
     with ExitStack() as stack:
 
         def start(step: str, port: str = "0") -> GatewayProcess:
@@ -57,8 +56,6 @@ def serve(folder: Path) -> Iterator[Serve]:
 
 @pytest.fixture
 def open_page(context: BrowserContext) -> Callable[[str], Page]:
-    """Open windows of one browser."""
-
     def open_one(url: str) -> Page:
         page = context.new_page()
         page.goto(url)
@@ -68,12 +65,10 @@ def open_page(context: BrowserContext) -> Callable[[str], Page]:
 
 
 def bought(page: Page, name: str) -> None:
-    """The page shows an item as bought."""
     expect(page.locator("li", has_text=name)).to_have_attribute("style", re.compile("line-through"), timeout=DEADLINE_S * 1000)
 
 
 def shown(page: Page, name: str) -> None:
-    """The page shows an item."""
     expect(page.locator("li", has_text=name)).to_have_count(1, timeout=DEADLINE_S * 1000)
 
 

@@ -24,7 +24,6 @@ OpenShop = Callable[..., GatewayProcess]
 
 @pytest.fixture(scope="session")
 def browser(browser_path: str) -> Iterator[Browser]:
-    """The system's Chromium, headless."""
     expect.set_options(timeout=DEADLINE_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=browser_path, args=list(BROWSER_SWITCHES))
@@ -66,7 +65,6 @@ def open_shop(start_gateway: StartGateway, redis_url: str, tmp_path: Path) -> It
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port for the server of an example."""
     held = HeldPort()
     yield held.port
     held.close()

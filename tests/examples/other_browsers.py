@@ -38,7 +38,6 @@ class Firefox:
         self._page = self._call("browsingContext.getTree", {})["contexts"][0]["context"]
 
     def open(self, url: str) -> None:
-        """Go to an address and return when the page has loaded."""
         self._call("browsingContext.navigate", {"context": self._page, "url": url, "wait": "complete"})
 
     def ask(self, expression: str) -> Any:
@@ -73,7 +72,6 @@ class WebKit:
         return self._call("/execute/sync", {"script": f"return {expression}", "args": []})
 
     def close(self) -> None:
-        """End the browser."""
         with urllib.request.urlopen(urllib.request.Request(self._address, method="DELETE"), timeout=START_DEADLINE_S):
             pass
 

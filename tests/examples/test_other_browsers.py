@@ -22,7 +22,6 @@ Start = Callable[[Path], AbstractContextManager[OtherBrowser]]
 
 @pytest.fixture(params=[firefox, webkit], ids=["Firefox", "WebKit"])
 def page(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OtherBrowser]:
-    """A page of a browser that the system may have."""
     start: Start = request.param
     profile = tmp_path / "profile"
     profile.mkdir()

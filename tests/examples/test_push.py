@@ -45,7 +45,6 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def service(authority: Authority) -> Iterator[Receiver]:
-    """A push service on this machine."""
     with Receiver(authority.server_context("127.0.0.1")) as receiver:
         receiver.answer = status(201)
         yield receiver

@@ -174,7 +174,6 @@ def test_a_page_follows_a_task_over_a_reload(example: MakeExample, tmp_path: Pat
 
 
 def test_a_script_publishes(example: MakeExample, redis_url: str) -> None:
-    """With no more than `pip install headgate`."""
     assert "offset=1" in example("script").run("python", "nightly.py")
     assert published(redis_url) == [("books.closed", {"orders": 1204, "returns": 7})]
 
@@ -192,7 +191,6 @@ def test_a_receiver_keeps_signed_webhooks_and_refuses_others(example: MakeExampl
 
 
 def test_a_consumer_of_ones_own_runs(example: MakeExample, redis_url: str) -> None:
-    """As its README says."""
     ledger = example("consumer", "[server,consumers]")
     ledger.run("headgate", "consume", "--config", "headgate.toml", "--check")
     ledger.start("headgate", "consume", "--config", "headgate.toml")

@@ -24,7 +24,6 @@ BUDGET_S = 3
 
 @pytest.fixture
 def primary(start_redis: Callable[..., EmbeddedRedis]) -> EmbeddedRedis:
-    """A server of the test's own."""
     return start_redis("primary")
 
 

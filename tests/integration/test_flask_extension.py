@@ -41,7 +41,6 @@ DEADLINE_S = 60
 
 @pytest.fixture
 def shop(in_shop_folder: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flask]:
-    """The application of shop.py, imported into this process."""
     monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
     app = cast(Flask, import_string("shop:app", "MODULE:APPLICATION"))
     yield app

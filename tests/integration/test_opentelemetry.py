@@ -67,8 +67,6 @@ class Sink(Protocol):
 
 
 class Receiver:
-    """An OTLP receiver in this process."""
-
     def __init__(self) -> None:
         self._spans: list[Span] = []
         spans = self._spans

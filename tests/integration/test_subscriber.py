@@ -32,7 +32,6 @@ MakeSubscriber = Callable[..., Subscriber]
 
 @pytest.fixture
 def subscriber(redis_url: str) -> MakeSubscriber:
-    """Make subscribers that end at the end of the log."""
     return partial(Subscriber, redis_url, wait_s=0)
 
 

@@ -94,7 +94,6 @@ class Prometheus:
 
 
 def until(condition: Any, told: Any) -> None:
-    """Wait for a condition, with a deadline."""
     give_up = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < give_up, told()
@@ -126,7 +125,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="module")
 def prometheus(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped twice."""
     prometheus = Prometheus(tmp_path_factory.mktemp("prometheus") / "data", gateway.url)
     try:
         prometheus.listen()

@@ -52,7 +52,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def browser(browser_path: str) -> Iterator[Browser]:
-    """The system's Chromium, headless."""
     expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=browser_path, args=list(BROWSER_SWITCHES))

@@ -57,7 +57,6 @@ class SuiteManager(adopting(socketio.Manager)):  # type: ignore[misc]
         self.prepare()
 
     def set_server(self, server: Any) -> None:
-        """Take a server."""
         super().set_server(server)
         server.member = lambda eio_sid: None
         server.eio_packets = functools.partial(SuiteServer.eio_packets, server)
@@ -71,12 +70,10 @@ class SocketIOWebServer:
         self.http: HTTPServer | None = None
 
     def start(self, port: int = 8900) -> None:
-        """Listen."""
         self.http = HTTPServer(("127.0.0.1", port), WSGIApp(self.sio))
         self.http.start()
 
     def stop(self) -> None:
-        """Stop listening, and let all clients go."""
         assert self.http is not None
         self.sio.eio.disconnect()
         self.sio.shutdown()
@@ -108,12 +105,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember how a test ended."""
     if report.when == "call" or (report.failed and report.nodeid not in _outcomes):
         _outcomes[report.nodeid] = report.outcome
 
 
 def pytest_sessionfinish() -> None:
-    """Write the outcomes down."""
     with open(os.environ["HEADGATE_SUITE_OUTCOMES"], "w") as file:
         json.dump(_outcomes, file)

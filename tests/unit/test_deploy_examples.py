@@ -25,7 +25,6 @@ SYSTEMD = ROOT / "examples/deploy/systemd"
 
 
 def unit(name: str) -> ConfigParser:
-    """Return a unit file."""
     parsed = ConfigParser(interpolation=None, strict=True)
     parsed.optionxform = str  # type: ignore[assignment, method-assign]
     parsed.read_string((SYSTEMD / name).read_text())
@@ -40,14 +39,12 @@ def environment_of(text: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def objects() -> dict[str, Any]:
-    """The objects for Kubernetes, by kind."""
     text = (ROOT / "examples/deploy/kubernetes/headgate.yaml").read_text()
     return {each["kind"]: each for each in yaml.safe_load_all(text)}
 
 
 @pytest.fixture(scope="module")
 def container(objects: dict[str, Any]) -> Any:
-    """The one container of a pod."""
     [container] = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
     return container
 

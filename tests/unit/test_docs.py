@@ -28,7 +28,6 @@ def names_in(pattern: str, page: Path) -> set[str]:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as GitHub links to them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return {
         re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)

@@ -341,7 +341,6 @@ REASONS = {
 
 
 def texts() -> Iterator[str]:
-    """Yield the name of every text of ours."""
     for path in (path for pattern in TEXTS for path in sorted(ROOT.glob(pattern))):
         if not {"node_modules", "static", ".venv"}.intersection(path.parts):
             yield str(path.relative_to(ROOT))

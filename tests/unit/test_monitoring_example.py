@@ -36,7 +36,6 @@ def test_a_series_that_does_not_exist_is_found() -> None:
 
 
 def test_there_is_an_expression_for_each_alert_and_panel() -> None:
-    """None is overlooked."""
     assert len(expressions_of_rules(RULES)) == len(ALERTS) >= 20
     panels = [panel for panel in json.loads(DASHBOARD)["panels"] if panel["type"] != "row"]
     assert all(panel["targets"] and all(target["expr"] for target in panel["targets"]) for panel in panels)

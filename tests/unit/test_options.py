@@ -32,7 +32,6 @@ def faults_of(**given: Any) -> list[str]:
 
 
 def test_tables_are_read_into_what_they_declare() -> None:
-    """With the defaults of each."""
     assert read_options(Rules, {"rules": [{"name": "a"}, {"name": "b", "pattern": "x.#", "most": 2}]}) == (
         Rules(rules=(Rule(name="a"), Rule(name="b", pattern=("x.#",), most=2))),
         [],
@@ -67,7 +66,6 @@ def test_a_value_that_is_no_list_of_few_tables_is_refused(wrong: object) -> None
     ],
 )
 def test_a_place_is_a_host_and_a_port(given: str, place: tuple[str, int]) -> None:
-    """Names, addresses, IPv6 in brackets."""
     read, faults = read_options(Rules, {"place": given})
     assert read is not None, faults
     assert read.place == place

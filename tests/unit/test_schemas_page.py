@@ -24,7 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_types_of_the_page_are_those_that_the_command_writes(folder: Path) -> None:
-    """To the letter."""
     assert CliRunner().invoke(main, ["types", "-o", "topics.ts"]).exit_code == 0
     assert f"```ts\n{(folder / 'topics.ts').read_text()}```" in PAGE
 

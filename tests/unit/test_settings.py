@@ -350,7 +350,6 @@ def test_a_host_in_a_setting_is_read_into_its_one_spelling(name: str, given: str
 
 
 def test_each_wrong_origin_of_a_list_is_named_with_its_reason() -> None:
-    """The others are right."""
     (fault,) = faults_of(ALLOWED_ORIGINS="https://a.example, https://b.example/app, null, https://c.example;https://d.example")
     assert "; 'https://b.example/app': it has a path; " in fault
     assert "; 'null': null is the origin of every sandboxed frame" in fault

@@ -17,7 +17,6 @@ from tools.socketio_suites import surprises
     ],
 )
 def test_an_outcome_that_is_not_the_expected_one_is_named(outcome: str | None, listed: bool, found: list[str]) -> None:
-    """In both directions."""
     outcomes = {} if outcome is None else {"test": outcome}
 
     assert surprises(outcomes, {"test": "reason"} if listed else {}) == found

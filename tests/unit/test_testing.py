@@ -93,7 +93,6 @@ def test_batches_and_prepared_events_are_recorded_too(publisher: Publisher, publ
 
 
 def test_what_a_publisher_refuses_is_refused(publisher: Publisher, published: Published) -> None:
-    """With the same error, and nothing is recorded."""
     refused: list[tuple[type[HeadgateError], dict[str, object]]] = [
         (InvalidTopic, {"topic": "orders..1"}),
         (InvalidTopic, {"topic": "orders.*"}),

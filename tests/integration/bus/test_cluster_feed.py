@@ -100,7 +100,6 @@ class Publishing(threading.Thread):
         return lambda: self.refused > before
 
     def stop(self) -> list[int]:
-        """Stop and return the offsets of the receipts."""
         self._stopped.set()
         self.join()
         return [receipt.offset for receipt in self.receipts]

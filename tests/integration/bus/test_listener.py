@@ -26,7 +26,6 @@ NARROW = ("orders.*", "bills.1")
 
 @pytest.fixture
 def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher on the Redis of this test run."""
     with closing(Publisher(redis_url, namespace=NAMESPACE)) as publisher:
         yield publisher
 

@@ -35,7 +35,6 @@ def start(gateway_here: StartGatewayHere, monkeypatch: pytest.MonkeyPatch) -> St
 
 
 def enter(client: ClientHere, topic: str = TOPIC, **more: Any) -> Any:
-    """Enter a topic, and return the answer."""
     assert client.welcome
     return client.request("presence", {"topic": topic, "act": "enter", **more})
 

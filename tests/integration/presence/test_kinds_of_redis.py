@@ -27,12 +27,10 @@ DOCUMENTED = re.compile(r"^\| \[presence\]\(\S+\), as a gateway \| `([^`]*)` \| 
 
 @pytest.fixture(autouse=True)
 def cooperative_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links let the loop run."""
     monkeypatch.setattr(presence_module, "SubscriberLink", CooperativeLink)
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Let the loop run until a condition holds."""
     with gevent.Timeout(DEADLINE_S, AssertionError(f"not in time: {what}")):
         while not condition():
             gevent.sleep(0.005)
@@ -49,12 +47,10 @@ class ProcessHere:
         self.enter()
 
     def enter(self) -> None:
-        """Enter, or read again."""
         self.presence.prepare(self.page.session, TOPIC)
         self.page.begin(self.presence.rooms.enter(self.page.session, TOPIC, self.page, self.page.user, None))
 
     def shows(self, *users: str) -> bool:
-        """Whether the page shows these users, and no others."""
         if self.page.members is None:
             self.enter()
         return sorted(self.page.members or ()) == sorted(users)

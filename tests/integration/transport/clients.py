@@ -17,8 +17,6 @@ SEPARATOR = "\x1e"
 
 
 class Polling:
-    """A long-polling session."""
-
     def __init__(self, port: int) -> None:
         self._port, self._target = port, "/socket.io/?EIO=4&transport=polling"
         self.sid: str = json.loads(self._ask("GET")[1:])["sid"]

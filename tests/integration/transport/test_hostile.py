@@ -94,7 +94,6 @@ def gateway(start_module_gateway: StartGateway) -> Iterator[GatewayProcess]:
 
 
 def join(gateway: GatewayProcess, pattern: str, receive_buffer_bytes: int | None = None) -> WebSocket:
-    """Return a client with a subscription, after its welcome."""
     client = WebSocket(urlsplit(gateway.url).port or 0, receive_buffer_bytes=receive_buffer_bytes)
     client.send("40/notifications," + json.dumps({"subscriptions": [{"pattern": pattern}]}))
     assert client.text().startswith("40/notifications,")
@@ -110,7 +109,6 @@ def next_of(client: WebSocket, prefix: str) -> str:
 
 
 def served(client: WebSocket) -> bool:
-    """Return whether a client's request is answered."""
     client.send(REQUEST)
     return next_of(client, "43/notifications,7").startswith('[{"ok":true')
 

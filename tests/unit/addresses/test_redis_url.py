@@ -62,7 +62,6 @@ from headgate.settings.settings import Settings
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_a_url_becomes_a_value(url: str, value: RedisUrl) -> None:
-    """Whatever way it is written."""
     assert read_url(url) == value
 
 

@@ -33,7 +33,6 @@ def _unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def app() -> Flask:
-    """An application with the extension, without a Redis."""
     app = Flask("shop")
     Headgate(app, settings=Settings(redis_url="redis://127.0.0.1:1", namespaces=("notifications",)))
     return app
@@ -41,7 +40,6 @@ def app() -> Flask:
 
 @pytest.fixture
 def gate(app: Flask) -> Headgate:
-    """The extension."""
     found: Headgate = app.extensions["headgate"]
     return found
 
@@ -65,7 +63,6 @@ def test_a_process_without_browsers_publishes_nothing_in_the_loop(gate: Headgate
 
 
 def test_a_namespace_that_is_not_served_is_named(gate: Headgate) -> None:
-    """Before anything is sent."""
     for publish in (lambda: gate.publish("orders.1", 1, namespace="other"), lambda: gate.publish_each([], "other")):
         with pytest.raises(UnknownNamespace, match="other"):
             publish()
@@ -104,7 +101,6 @@ def test_a_decorated_function_counts_with_the_signature_of_its_decorator(gate: H
 
 
 def test_an_extension_without_an_application_says_what_to_do() -> None:
-    """In one sentence."""
     with pytest.raises(RuntimeError, match="call init_app"):
         Headgate().publish("orders.1", 1)
 

@@ -212,16 +212,6 @@ def test_a_refusal_says_more_than_silence() -> None:
         topology(Nodes(), A, B).owner(0)
 
 
-def test_a_cluster_that_nobody_answers_for_is_asked_again_next_time() -> None:
-    """It may be up by then."""
-    nodes = Nodes()
-    found = topology(nodes, A)
-    with pytest.raises(BusUnavailable):
-        found.owner(0)
-    nodes.answers = {"a": [(0, 9, A)]}
-    assert found.owner(0) == A
-
-
 def test_nodes_without_slots_are_passed_over() -> None:
     """A new node, or a reset one, knows nothing."""
     nodes = Nodes(a=[], b=[(0, 9, B)])

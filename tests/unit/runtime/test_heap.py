@@ -64,17 +64,6 @@ def test_garbage_among_the_newest_goes_with_the_next_look(heap: Heap) -> None:
     assert not any(thing is kept for thing in gc.get_objects())  # of the others
 
 
-def test_a_frozen_object_is_freed_by_its_reference_count(heap: Heap) -> None:
-    """Freezing costs nothing without a cycle."""
-    thing = Cycle()
-    gone = weakref.ref(thing)
-    promote()
-    heap.check()
-    thing.__dict__.clear()
-    del thing
-    assert gone() is None
-
-
 @pytest.mark.parametrize(("joined", "frozen"), [(CLIENTS_PER_SCAN, True), (CLIENTS_PER_SCAN - 1, False)])
 def test_what_many_new_clients_explain_is_frozen_with_the_first_scan(joined: int, frozen: bool) -> None:
     """Python would scan the survivors once more, and all of them are in use."""

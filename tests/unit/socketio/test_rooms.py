@@ -47,22 +47,6 @@ def test_a_manager_of_any_class_is_given_our_rooms(here_and_there: tuple[Applica
         assert isinstance(manager, RoomManager)
 
 
-def test_events_reach_the_rooms_of_every_process(here_and_there: tuple[Application, Application]) -> None:
-    """To all, to a room, to one client, with attachments."""
-    here, there = here_and_there
-    near, far = Browser(here), Browser(there)
-    sids = near.join(), far.join()
-    here.sio.enter_room(sids[0], "room")
-    there.sio.enter_room(sids[1], "room")
-    here.sio.emit("to all", 1)
-    here.sio.emit("to the room", b"2", to="room")
-    here.sio.emit("to the other", 3, to=sids[1])
-    packets = ['42["to all",1]', '451-["to the room",{"_placeholder":true,"num":0}]', b"2"]
-
-    assert near.received() == packets
-    assert far.received() == [*packets, '42["to the other",3]']
-
-
 def test_an_event_that_is_for_nobody_here_is_not_encoded(
     here_and_there: tuple[Application, Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:

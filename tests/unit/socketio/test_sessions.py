@@ -229,23 +229,6 @@ class TestEvents:
 
         assert browser.answers('421["message-with-ack",1]') == ["431[1]"]
 
-    @pytest.mark.parametrize(
-        ("burst", "behind"),
-        [
-            ('["burst",40,0]', ['43/room,7["behind them"]']),
-            ('["binary_burst",10]', ['461-/room,7[{"_placeholder":true,"num":0}]', b"behind them"]),
-        ],
-        ids=["text", "binary"],
-    )
-    def test_an_acknowledgement_comes_behind_the_events_of_its_handler(
-        self, browser: Browser, burst: str, behind: list[str | bytes]
-    ) -> None:
-        browser.enter("ana")
-        packets = browser.answers(f"42/room,7{burst}")
-
-        assert packets[-len(behind) :] == behind
-        assert sum("numbered" in str(packet) for packet in packets[: -len(behind)]) in (10, 40)
-
     def test_a_handler_may_ask_its_client(self, browser: Browser) -> None:
         browser.enter("ana")
         (question,) = browser.answers('42/room,7["ask_me","really?"]')
@@ -366,15 +349,6 @@ class TestDisconnectHandler:
 
         assert application.room.notes == ["ana"] * 5
         assert [leaving["user"] for leaving in application.room.leavings] == ["ana"]
-
-    def test_everyone_else_in_the_room_hears_of_it(self, application: Application) -> None:
-        witness = Browser(application).enter("witness")
-        for number in range(20):
-            leaving = Browser(application).enter(str(number))
-            leaving.go() if number % 2 else leaving.send("1")
-
-        assert witness.received() == [f'42/room,["left the room","{number}"]' for number in range(20)]
-        assert application.members() == 1
 
 
 def packed(type_: Any, data: Any = None, *, nsp: Any = "/room", **more: Any) -> bytes:

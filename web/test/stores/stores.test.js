@@ -13,11 +13,13 @@ function listen(store) {
   return reports;
 }
 
-/** The same, and let the client in. */
-async function follow(store, gateway) {
+/** A gate that is let in, and a store of it with a listener. */
+async function following(make, ...rest) {
+  const { gateway, gate } = begin();
+  const store = make(gate, ...rest);
   const reports = listen(store);
   await gateway.letIn();
-  return reports;
+  return { gateway, gate, store, reports };
 }
 
 /** An event comes. */
@@ -30,9 +32,7 @@ const topics = (store) => store.getSnapshot().events.map(({ topic }) => topic);
 
 describe("a store of events", () => {
   it("holds the events of its pattern, oldest first, and notifies once for all of one turn", async () => {
-    const { gateway, gate } = begin();
-    const store = eventsStore(gate, "a.*");
-    const reports = await follow(store, gateway);
+    const { gateway, store, reports } = await following(eventsStore, "a.*");
     const [before, count] = [store.getSnapshot(), reports.count];
     assert.equal(before.status, "active");
     for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
@@ -62,10 +62,7 @@ describe("a store of events", () => {
   });
 
   it("keeps at most its limit of events, the latest", async () => {
-    const { gateway, gate } = begin();
-    const store = eventsStore(gate, "a.*", { limit: 2 });
-    listen(store);
-    await gateway.welcome();
+    const { gateway, store } = await following(eventsStore, "a.*", { limit: 2 });
     for (const n of [1, 2, 3]) await happen(gateway, `a.${n}`, n, 100 + n);
     assert.deepEqual(topics(store), ["a.2", "a.3"]);
   });
@@ -113,10 +110,7 @@ describe("a store of events", () => {
   });
 
   it("inserts repaired events by their offsets, and counts lost ones", async () => {
-    const { gateway, gate } = begin();
-    const store = eventsStore(gate, "a.*", { overflow: "drop" });
-    listen(store);
-    await gateway.welcome();
+    const { gateway, store } = await following(eventsStore, "a.*", { overflow: "drop" });
     gateway.event("a.1", 1, 101);
     gateway.emit("gap", { patterns: ["a.*"], from: 102, to: 104, count: 3, bytes: 9, reason: "overflow", recoverable: true });
     await happen(gateway, "a.5", 5, 105);
@@ -134,10 +128,7 @@ describe("a store of events", () => {
   });
 
   it("removes the events that the log has lost, and continues with those that replace them", async () => {
-    const { gateway, gate } = begin();
-    const store = eventsStore(gate, "a.*");
-    listen(store);
-    await gateway.welcome();
+    const { gateway, store } = await following(eventsStore, "a.*");
     for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
     gateway.emit("gap", { patterns: [], from: 102, to: 103, count: 2, bytes: null, reason: "rolled_back", recoverable: false, epoch: "e2" });
     await happen(gateway, "a.other", 2, 102);
@@ -147,10 +138,7 @@ describe("a store of events", () => {
   });
 
   it("appends the events of another log to those of the lost one", async () => {
-    const { gateway, gate } = begin();
-    const store = eventsStore(gate, "a.*");
-    listen(store);
-    await gateway.welcome();
+    const { gateway, store } = await following(eventsStore, "a.*");
     gateway.event("a.old", 1, 101);
     gateway.emit("gap", { patterns: [], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false });
     gateway.event("a.2", 1, 2);
@@ -203,7 +191,8 @@ describe("a store of events", () => {
     store.subscribe(() => {
       throw new Error("mine");
     });
-    const reports = await follow(store, gateway);
+    const reports = listen(store);
+    await gateway.letIn();
     assert.ok(reports.count > 0);
     assert.equal(reported.mock.calls[0].arguments[0].message, "mine");
   });
@@ -216,7 +205,20 @@ describe("a store of a live collection", () => {
   function server() {
     const requests = [];
     const load = ({ signal }) => new Promise((resolve, reject) => requests.push({ resolve, reject, signal }));
-    return { requests, load };
+    /** Answer a request, and let that have its effect. */
+    const answer = (nth, items) => {
+      requests[nth].resolve(items);
+      return settle();
+    };
+    return { requests, load, answer };
+  }
+
+  /** A gate with another subscription, which is let in. */
+  async function live(options) {
+    const { gateway, gate } = begin(options);
+    gate.on("other", () => {});
+    await gateway.letIn();
+    return { gateway, gate };
   }
 
   it("loads, follows the events of its items, and loads again once the subscription is active", async () => {
@@ -242,26 +244,21 @@ describe("a store of a live collection", () => {
   });
 
   it("loads once where the connection is live already", async () => {
-    const { gateway, gate } = begin();
-    gate.on("other", () => {});
-    await gateway.letIn();
-    const { requests, load } = server();
+    const { gateway, gate } = await live();
+    const { requests, load, answer } = server();
     const store = collectionStore(gate, "orders", { load });
     listen(store);
     await gateway.answer("subscribe");
     await settle();
     assert.equal(requests.length, 1);
-    requests[0].resolve([{ id: 1 }]);
-    await settle();
+    await answer(0, [{ id: 1 }]);
     assert.equal(store.getSnapshot().status, "current");
     assert.equal(requests.length, 1);
   });
 
   it("does not wait for an acknowledgement that is long in coming: the connection has gone", async () => {
-    const { gateway, gate } = begin({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
-    gate.on("other", () => {});
-    await gateway.letIn();
-    const { requests, load } = server();
+    const { gateway, gate } = await live({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
+    const { requests, load, answer } = server();
     listen(collectionStore(gate, "orders", { load }));
     await settle();
     assert.equal(requests.length, 0);
@@ -269,22 +266,18 @@ describe("a store of a live collection", () => {
     assert.equal(requests.length, 1);
     await gateway.until(() => gateway.connects.length === 2, "another CONNECT");
     await gateway.welcome();
-    requests[0].resolve([]);
-    await settle();
+    await answer(0, []);
     assert.equal(requests.length, 2, "it was begun before the acknowledgement");
   });
 
   it("applies events that come while a load is under way, and again after its older answer", async () => {
-    const { gateway, gate } = begin();
-    const { requests, load } = server();
-    const store = collectionStore(gate, "orders", { load, initial: [{ id: 1, version: 1 }] });
+    const { requests, load, answer } = server();
+    const { gateway, store } = await following(collectionStore, "orders", { load, initial: [{ id: 1, version: 1 }] });
     assert.deepEqual(store.getServerSnapshot().items, [{ id: 1, version: 1 }]);
-    await follow(store, gateway);
     gateway.event("orders.2.created", { version: 1 }, 101);
     await happen(gateway, "orders.1.deleted", { version: 1 }, 102);
     assert.deepEqual(items(store).map(({ id }) => id), ["2"]);
-    requests[0].resolve([{ id: 1, version: 1 }]);
-    await settle();
+    await answer(0, [{ id: 1, version: 1 }]);
     // The first was begun before the acknowledgement.
     assert.equal(requests.length, 2);
     requests[1].resolve([{ id: 1, version: 1 }]);
@@ -294,54 +287,41 @@ describe("a store of a live collection", () => {
   });
 
   it("loads again when events are lost for good, and takes lower versions when the log has lost its end", async () => {
-    const { gateway, gate } = begin();
-    const { requests, load } = server();
-    const store = collectionStore(gate, "orders", { load, resyncSpreadMs: 0 });
-    await follow(store, gateway);
-    requests[0].resolve([]);
-    await settle();
-    requests[1].resolve([{ id: 1, version: 7 }]);
-    await settle();
+    const { requests, load, answer } = server();
+    const { gateway, store } = await following(collectionStore, "orders", { load, resyncSpreadMs: 0 });
+    await answer(0, []);
+    await answer(1, [{ id: 1, version: 7 }]);
     gateway.emit("gap", { patterns: ["orders.*.*"], from: 101, to: 104, count: 4, bytes: 9, reason: "trimmed", recoverable: false });
     await settle();
     assert.equal(store.getSnapshot().status, "behind");
     await gateway.until(() => requests.length === 3);
-    requests[2].resolve([{ id: 1, version: 6 }]);
-    await settle();
+    await answer(2, [{ id: 1, version: 6 }]);
     assert.deepEqual(items(store), [{ id: 1, version: 7 }]);
     gateway.emit("gap", { patterns: [], from: 105, to: 106, count: 2, bytes: null, reason: "rolled_back", recoverable: false, epoch: "e2" });
     await gateway.until(() => requests.length === 4);
-    requests[3].resolve([{ id: 1, version: 6 }]);
-    await settle();
+    await answer(3, [{ id: 1, version: 6 }]);
     assert.deepEqual(items(store), [{ id: 1, version: 6 }]);
     assert.equal(store.getSnapshot().status, "current");
   });
 
   it("reports that a load failed, keeps its items, and loads again on reload", async () => {
-    const { gateway, gate } = begin();
-    const { requests, load } = server();
-    const store = collectionStore(gate, "orders", { load, initial: [{ id: 1 }] });
-    await follow(store, gateway);
-    requests[0].resolve("no array");
-    await settle();
+    const { requests, load, answer } = server();
+    const { gateway, store } = await following(collectionStore, "orders", { load, initial: [{ id: 1 }] });
+    await answer(0, "no array");
     requests[1].reject(new Error("500"));
     await settle();
     assert.deepEqual([store.getSnapshot().status, store.getSnapshot().error.message, items(store)], ["failed", "500", [{ id: 1 }]]);
     store.reload();
-    requests[2].resolve([{ id: 2 }]);
-    await settle();
+    await answer(2, [{ id: 2 }]);
     assert.deepEqual([store.getSnapshot().status, store.getSnapshot().error, items(store)], ["current", null, [{ id: 2 }]]);
     store.reload();
-    requests[3].resolve([]);
-    await settle();
+    await answer(3, []);
     assert.deepEqual(items(store), []);
   });
 
   it("shows what the server has, and why it is not live, where the pattern is refused", async () => {
-    const { gateway, gate } = begin();
     mock.method(console, "error", () => {});
-    gate.on("other", () => {});
-    await gateway.letIn();
+    const { gateway, gate } = await live();
     const store = collectionStore(gate, "orders", { load: () => [{ id: 1 }] });
     listen(store);
     await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no" } });
@@ -350,25 +330,19 @@ describe("a store of a live collection", () => {
   });
 
   it("aborts its load when the last listener leaves, and takes no answer then", async () => {
-    const { gateway, gate } = begin();
-    const { requests, load } = server();
-    const store = collectionStore(gate, "orders", { load });
-    const reports = await follow(store, gateway);
+    const { requests, load, answer } = server();
+    const { gateway, store, reports } = await following(collectionStore, "orders", { load });
     reports.leave();
     await settle();
     assert.equal(requests[0].signal.aborted, true);
-    requests[0].resolve([{ id: 1 }]);
-    await settle();
+    await answer(0, [{ id: 1 }]);
     assert.deepEqual(items(store), []);
     store.reload();
     assert.equal(requests.length, 1);
   });
 
   it("holds at most its limit of items, and counts those that it drops", async () => {
-    const { gateway, gate } = begin();
-    const store = collectionStore(gate, "orders", { limit: 2 });
-    listen(store);
-    await gateway.welcome();
+    const { gateway, store } = await following(collectionStore, "orders", { limit: 2 });
     for (const n of [1, 2, 3]) await happen(gateway, `orders.${n}.created`, { n }, 100 + n);
     assert.deepEqual(items(store).map(({ n }) => n), [2, 3]);
     assert.equal(store.getSnapshot().dropped, 1);
@@ -387,9 +361,7 @@ describe("a store of a live collection", () => {
   });
 
   it("stays behind where items came with the page and nothing loads them", async () => {
-    const { gateway, gate } = begin();
-    const store = collectionStore(gate, "orders", { initial: [{ id: 1 }] });
-    await follow(store, gateway);
+    const { gateway, store } = await following(collectionStore, "orders", { initial: [{ id: 1 }] });
     assert.equal(store.getSnapshot().status, "behind");
   });
 });
@@ -397,12 +369,7 @@ describe("a store of a live collection", () => {
 describe("a store of a live collection that publishes", () => {
   const shown = (store) => [store.getSnapshot().items.map(({ id, n }) => `${id}:${n}`), store.getSnapshot().pending];
 
-  async function begun() {
-    const { gateway, gate } = begin();
-    const store = collectionStore(gate, "orders", { load: () => [{ id: "1", n: 0 }] });
-    await follow(store, gateway);
-    return { gateway, gate, store };
-  }
+  const begun = () => following(collectionStore, "orders", { load: () => [{ id: "1", n: 0 }] });
 
   it("shows a change at once, and keeps it when its event comes before or after the receipt", async () => {
     const { gateway, store } = await begun();
@@ -575,11 +542,8 @@ describe("a store of presence", () => {
 
 describe("a store of the status", () => {
   it("is the gate's status, and reports the last one of each turn", async () => {
-    const { gateway, gate } = begin();
-    const store = statusStore(gate);
-    assert.equal(store.getServerSnapshot(), "idle");
-    const reports = await follow(store, gateway);
-    assert.equal(store.getSnapshot(), "live");
+    const { gateway, gate, store, reports } = await following(statusStore);
+    assert.deepEqual([store.getServerSnapshot(), store.getSnapshot()], ["idle", "live"]);
     const { count } = reports;
     gateway.cut();
     await settle();

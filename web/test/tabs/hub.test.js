@@ -43,12 +43,12 @@ class Office {
     return turn();
   }
 
-  /** The gateway welcomes; `refused` names patterns that it does not grant. */
-  async welcome(offset = 0, { epoch = "e1", refused = [], limits = {}, ...more } = {}) {
+  /** The gateway welcomes; `refused` has the errors of patterns that it does not grant. */
+  async welcome(offset = 0, { epoch = "e1", refused = {}, limits = {}, ...more } = {}) {
     // The hub has nothing left to do.
     await turn();
     const { resume, subscriptions } = this.hub.greeting();
-    const results = subscriptions.map(({ pattern }) => (refused.includes(pattern) ? { pattern, ok: false, error: refusal } : { pattern, ok: true }));
+    const results = subscriptions.map(({ pattern }) => (refused[pattern] ? { pattern, ok: false, error: refused[pattern] } : { pattern, ok: true }));
     const resumed = resume ? { resumed: true, from: resume } : { resumed: null };
     this.hub.arrived("welcome", [{ session: "s1", epoch, offset, ...resumed, limits, subscriptions: results, ...more }]);
     await turn();
@@ -76,11 +76,14 @@ class Office {
   }
 }
 
-/** An office with a connection, and welcomed tabs: name → patterns. */
-async function open(tabs, window) {
+/** Patterns of a tab that has a position. */
+const at = (offset, ...patterns) => ({ patterns, resume: { epoch: "e1", offset } });
+
+/** An office with a connection, and welcomed tabs: name → patterns, or with a position. */
+async function open(tabs, { window, head, ...more } = {}) {
   const office = new Office(window);
-  for (const [tab, patterns] of Object.entries(tabs)) office.join(tab, patterns);
-  await office.welcome();
+  for (const [tab, given] of Object.entries(tabs)) office.join(tab, given.patterns ?? given, given.resume);
+  await office.welcome(head, more);
   for (const tab of Object.keys(tabs)) office.texts(tab);
   return office;
 }
@@ -100,9 +103,7 @@ describe("a hub and its tabs", () => {
   });
 
   it("passes on to every tab that a trace asks what was handled, and to the gateway what each of them says", async () => {
-    const office = new Office();
-    for (const tab of ["one", "two"]) office.join(tab, ["a"]);
-    await office.welcome(5);
+    const office = await open({ one: ["a"], two: ["a"] }, { head: 5 });
     office.hub.arrived("handled", [{ ask: 3, offset: 5 }]);
     for (const tab of ["one", "two"]) {
       const { type, name, args } = office.posts[tab].at(-1);
@@ -116,10 +117,7 @@ describe("a hub and its tabs", () => {
   });
 
   it("begins after the position of a tab, in its own patterns", async () => {
-    const office = new Office();
-    office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
-    await office.welcome(8);
-    office.texts("one");
+    const office = await open({ one: at(5, "a.#") }, { head: 8 });
     for (const offset of [6, 7, 8]) office.event("a.x", offset);
     assert.deepEqual(office.texts("one"), ["a.x 6", "a.x 7", "a.x 8"]);
     await office.join("two", ["a.#"], { epoch: "e1", offset: 7 });
@@ -166,7 +164,7 @@ describe("a hub and its tabs", () => {
   });
 
   it("sends a tab that takes nothing its window, later the rest or word that it is behind, and delays no other", async () => {
-    const office = await open({ quick: ["a.#"], slow: ["a.#"] }, 4);
+    const office = await open({ quick: ["a.#"], slow: ["a.#"] }, { window: 4 });
     const seen = (tab) => office.texts(tab).filter((text) => typeof text === "string").map((text) => Number(text.split(" ")[1]));
     const to = (first, last) => Array.from({ length: last + 1 - first }, (_, at) => first + at);
     const publish = (first, last) => {
@@ -191,7 +189,7 @@ describe("a hub and its tabs", () => {
   });
 
   it("gives a tab that joins again a whole window", async () => {
-    const office = await open({ one: ["a.#"] }, 4);
+    const office = await open({ one: ["a.#"] }, { window: 4 });
     for (const offset of [1, 2, 3]) office.event("a.x", offset, "x".repeat(400_000));
     await office.join("one", ["a.#"], { epoch: "e1", offset: 3 });
     office.texts("one");
@@ -200,7 +198,7 @@ describe("a hub and its tabs", () => {
   });
 
   it("stops at an unacknowledged megabyte of a tab, and continues at half of its window", async () => {
-    const office = await open({ one: ["a.#"] }, 8);
+    const office = await open({ one: ["a.#"] }, { window: 8 });
     const large = "x".repeat(600_000);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, large);
     assert.equal(office.texts("one").length, 2);
@@ -269,9 +267,7 @@ describe("a hub and requests", () => {
     const unsure = { code: "authorize_failed", message: "no", retry: true };
     const office = new Office();
     office.join("one", ["a.#", "b.#"]);
-    office.hub.greeting();
-    office.hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: {}, subscriptions: [{ pattern: "a.#", ok: false, error: unsure }, { pattern: "b.#", ok: true }] }]);
-    await turn();
+    await office.welcome(0, { refused: { "a.#": unsure } });
     const [[, { welcome }]] = office.texts("one");
     assert.deepEqual(welcome.subscriptions.map(({ pattern, ok, error }) => [pattern, ok, error?.code, error?.retry]), [["a.#", false, "authorize_failed", true], ["b.#", true, undefined, undefined]]);
     await office.ask("one", 1, "subscribe", { pattern: "a.#" });
@@ -335,9 +331,7 @@ describe("a hub and requests", () => {
   });
 
   it("keeps to the gateway's pace", async () => {
-    const office = new Office();
-    office.join("one", []);
-    await office.welcome(0, { limits: { inbound_per_s: 0.002, inbound_burst: 2 } });
+    const office = await open({ one: [] }, { limits: { inbound_per_s: 0.002, inbound_burst: 2 } });
     for (let id = 0; id < 5; id++) await office.ask("one", id, "subscribe", { pattern: `p${id}.#` });
     assert.ok(office.requests.length < 5, `${office.requests.length} at once`);
     office.hub.lost("over");
@@ -348,10 +342,7 @@ describe("a hub at the gateway's limits", () => {
   const LIMITS = { max_subscriptions: 3, max_wildcards: 2 };
 
   it("has a tab without room for all of its patterns go alone, and keeps no place for it", async () => {
-    const office = new Office();
-    office.join("one", ["a", "b"]);
-    await office.welcome(0, { limits: LIMITS });
-    office.texts("one");
+    const office = await open({ one: ["a", "b"] }, { limits: LIMITS });
     await office.join("two", ["b", "c", "d"]);
     assert.deepEqual(office.posts.two, [{ type: "behind", full: true }]);
     assert.deepEqual(office.requests, []);
@@ -364,19 +355,13 @@ describe("a hub at the gateway's limits", () => {
     const office = new Office();
     office.join("one", ["a", "b"]);
     await office.join("two", ["c", "d"]);
-    const { subscriptions } = office.hub.greeting();
-    const error = { code: "limit_reached", message: "full", retry: false, name: "subscriptions", limit: 3 };
-    office.hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: LIMITS, subscriptions: subscriptions.map(({ pattern }, n) => ({ pattern, ok: n < 3, error: n < 3 ? undefined : error })) }]);
-    await turn();
+    await office.welcome(0, { limits: LIMITS, refused: { d: { code: "limit_reached", message: "full", retry: false, name: "subscriptions", limit: 3 } } });
     assert.deepEqual([office.posts.one.map(({ type }) => type), office.posts.two], [["welcomed"], [{ type: "behind", full: true }]]);
     assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern]), [["unsubscribe", "c"]]);
   });
 
   it("reports the exceeded limit to a tab, and forgets its patterns when it connects alone", async () => {
-    const office = new Office();
-    office.join("one", ["a", "b"]);
-    office.join("two", ["c"]);
-    await office.welcome(0, { limits: LIMITS });
+    const office = await open({ one: ["a", "b"], two: ["c"] }, { limits: LIMITS });
     await office.ask("two", 7, "subscribe", { pattern: "d" });
     const { id, reply } = office.posts.two.at(-1);
     assert.deepEqual([id, reply.ok, reply.error.code, reply.error.name, reply.error.limit], [7, false, "limit_reached", "subscriptions", 3]);
@@ -386,20 +371,14 @@ describe("a hub at the gateway's limits", () => {
   });
 
   it("refuses an ephemeral publish rather than send it late", async () => {
-    const office = new Office();
-    office.join("one", []);
-    await office.welcome(0, { limits: { inbound_per_s: 2, inbound_burst: 1 } });
-    office.texts("one");
+    const office = await open({ one: [] }, { limits: { inbound_per_s: 2, inbound_burst: 1 } });
     for (const id of [0, 1]) await office.ask("one", id, "publish", { topic: "a", data: id, ephemeral: true });
     assert.equal(office.requests.length, 1);
     assert.deepEqual(office.texts("one").map(([, { id, reply }]) => [id, reply.error.code]), [[1, "limit_reached"]]);
   });
 
   it("takes as many requests of all tabs as the gateway takes of one client, and says no to the rest", async () => {
-    const office = new Office();
-    office.join("one", []);
-    office.join("two", []);
-    await office.welcome(0, { limits: { inbound_per_s: 0.002, inbound_burst: 10 } });
+    const office = await open({ one: [], two: [] }, { limits: { inbound_per_s: 0.002, inbound_burst: 10 } });
     for (let id = 0; id < 5; id++) for (const tab of ["one", "two"]) await office.ask(tab, id, "publish", { topic: "a", data: id });
     assert.equal(office.requests.length, 4);
     const refusals = [...office.posts.one, ...office.posts.two].flatMap(({ reply }) => (reply ? [reply.error] : []));
@@ -413,7 +392,7 @@ describe("a hub and its connection", () => {
   it("reports the gateway's refusals in the welcome of a tab", async () => {
     const office = new Office();
     office.join("one", ["a.#", "b.#"]);
-    await office.welcome(3, { refused: ["b.#"] });
+    await office.welcome(3, { refused: { "b.#": refusal } });
     const [[, { welcome }]] = office.texts("one");
     assert.deepEqual(welcome.subscriptions, [{ pattern: "a.#", ok: true }, { pattern: "b.#", ok: false, error: refusal }]);
     office.event("b.x", 4);
@@ -484,7 +463,7 @@ describe("a hub and its connection", () => {
   });
 
   it("reports the state of the bus to a tab, also to one that joins or continues later", async () => {
-    const office = await open({ one: ["a.#"], slow: ["a.#"] }, 4);
+    const office = await open({ one: ["a.#"], slow: ["a.#"] }, { window: 4 });
     for (const offset of [1, 2, 3, 4]) {
       office.event("a.x", offset);
       office.hub.acknowledge("one", 1);
@@ -504,7 +483,7 @@ describe("a hub and its connection", () => {
   });
 
   it("reports new grants before the subscriptions that they end, so that no tab requests these again", async () => {
-    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] }, 4);
+    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] }, { window: 4 });
     const ended = [{ pattern: "b.#", error: refusal }];
     office.hub.arrived("status", [{ ended, granted: true }]);
     assert.deepEqual(office.texts("one"), [["status", { granted: true }]]);
@@ -512,7 +491,7 @@ describe("a hub and its connection", () => {
   });
 
   it("ends a subscription that a new token no longer grants, in the tabs that have it", async () => {
-    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"], slow: ["b.#"] }, 4);
+    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"], slow: ["b.#"] }, { window: 4 });
     for (const offset of [1, 2, 3, 4]) office.event("b.x", offset);
     office.hub.acknowledge("two", 4);
     for (const tab of ["two", "slow"]) office.texts(tab);
@@ -534,12 +513,7 @@ describe("a hub and its connection", () => {
 
 describe("a hub and the log", () => {
   it("passes a cursor to tabs that are not ahead of it, and resumes from there", async () => {
-    const office = new Office();
-    office.join("low", ["a.#"], { epoch: "e1", offset: 5 });
-    office.join("high", ["a.#"], { epoch: "e1", offset: 9 });
-    await office.welcome(9);
-    office.texts("low");
-    office.texts("high");
+    const office = await open({ low: at(5, "a.#"), high: at(9, "a.#") }, { head: 9 });
     office.hub.arrived("cursor", [{ epoch: "e1", offset: 7 }]);
     assert.deepEqual([office.texts("low"), office.texts("high")], [[["cursor", { epoch: "e1", offset: 7 }]], []]);
     office.hub.arrived("cursor", [{ epoch: "e1", offset: 9 }]);
@@ -549,13 +523,7 @@ describe("a hub and the log", () => {
   });
 
   it("reports to a tab the part of a gap above its position, for its own patterns", async () => {
-    const office = new Office();
-    office.join("low", ["a.#", "b.#"], { epoch: "e1", offset: 0 });
-    office.join("high", ["a.#"], { epoch: "e1", offset: 6 });
-    office.join("beyond", ["a.#"], { epoch: "e1", offset: 8 });
-    office.join("other", ["b.#"], { epoch: "e1", offset: 0 });
-    await office.welcome(10);
-    for (const tab of ["low", "high", "beyond", "other"]) office.texts(tab);
+    const office = await open({ low: at(0, "a.#", "b.#"), high: at(6, "a.#"), beyond: at(8, "a.#"), other: at(0, "b.#") }, { head: 10 });
     const gap = { patterns: ["a.#"], from: 5, to: 8, count: 4, bytes: 9, reason: "overflow", recoverable: true };
     office.hub.arrived("gap", [gap]);
     assert.deepEqual(office.texts("low"), [["gap", gap]]);
@@ -587,7 +555,7 @@ describe("a hub and the log", () => {
   });
 
   it("sends tabs away that may lack something of the old log's end", async () => {
-    const office = await open({ one: ["a.#"], slow: ["a.#"], quiet: ["b.#"] }, 2);
+    const office = await open({ one: ["a.#"], slow: ["a.#"], quiet: ["b.#"] }, { window: 2 });
     for (const offset of [1, 2]) {
       office.event("a.x", offset);
       office.hub.acknowledge("one", 1);
@@ -602,7 +570,7 @@ describe("a hub and the log", () => {
   });
 
   it("passes on another epoch in which nothing was lost, and sends a tab at another position to the gateway", async () => {
-    const office = await open({ one: ["a.#"], slow: ["a.#"] }, 2);
+    const office = await open({ one: ["a.#"], slow: ["a.#"] }, { window: 2 });
     for (const offset of [1, 2]) {
       office.event("a.x", offset);
       office.hub.acknowledge("one", 1);

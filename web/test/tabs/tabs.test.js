@@ -48,9 +48,14 @@ describe("tabs", () => {
 
   const live = () => gates.every(({ status }) => status === "live");
 
-  it("of one user with tokens of the same rights have one connection", async () => {
-    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti, exp: 4e9 + Number(jti) }) });
+  /** Open tabs of one user, each with another token of the same rights. */
+  async function openLive(count) {
+    for (let nth = 1; nth <= count; nth++) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti: String(nth), exp: 4e9 + nth }) });
     await until(live);
+  }
+
+  it("of one user with tokens of the same rights have one connection", async () => {
+    await openLive(3);
     assert.equal(gateway.clients.size, 1);
     assert.deepEqual(gates.map(({ tabs }) => tabs.role).sort(), ["following", "following", "leading"]);
   });
@@ -104,8 +109,7 @@ describe("tabs", () => {
   it("ask the gateway for a sign of life when the page of any of them is back", async () => {
     const backs = [];
     Object.assign(globalThis, { addEventListener: (name, listener) => name === "pageshow" && backs.push(listener) });
-    for (let nth = 0; nth < 2; nth++) open({ user: "ann" });
-    await until(live);
+    await openLive(2);
     Reflect.deleteProperty(globalThis, "addEventListener");
     const [client] = gateway.clients;
     const { mock: asked } = mock.method(client, "answer");
@@ -137,8 +141,7 @@ describe("tabs", () => {
 
   /** A follower asks while its leader hangs. @param {(gate: any) => Promise<any>} ask @param {any} outcome of what is lost */
   const withoutLeader = (ask, outcome) => async () => {
-    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-    await until(live);
+    await openLive(2);
     const [leader, follower] = ["leading", "following"].map((role) => gates.find(({ tabs }) => tabs.role === role));
     for (const gate of [leader, follower]) {
       let isOver = false;
@@ -168,8 +171,7 @@ describe("tabs", () => {
   );
 
   it("keep a leader whose page is busy for half a second", async () => {
-    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-    await until(live);
+    await openLive(2);
     const [leader] = gates.filter(({ tabs }) => tabs.role === "leading");
     for (let times = 0; times < 5; times++) {
       const endMs = world.nowMs + 500;
@@ -183,8 +185,7 @@ describe("tabs", () => {
   });
 
   it("are present with a connection each, and share one again when they have left", async () => {
-    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-    await until(live);
+    await openLive(3);
     const rooms = gates.slice(1).map((gate) => presence(gate, "rooms.7"));
     const shown = () => rooms.map(({ members }) => members.map(({ connections }) => connections).join());
     await until(() => rooms.every(({ status }) => status === "live") && shown().every((each) => each === "2"));
@@ -200,8 +201,7 @@ describe("tabs", () => {
 
   for (const overflow of ["latest", "drop"]) {
     it(`have a connection each for as long as they want the policy ${overflow}`, async () => {
-      for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-      await until(live);
+      await openLive(3);
       const policies = () => [...gateway.clients].map(({ subscribed }) => [...subscribed.values()].join()).sort();
       const ended = new AbortController();
       const seen = [];
@@ -225,8 +225,7 @@ describe("tabs", () => {
   }
 
   it("share one again when a handler that is left wants every event", async () => {
-    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-    await until(live);
+    await openLive(2);
     gates[1].subscribe("b.#", { overflow: "latest" }, () => {});
     await until(() => gateway.clients.size === 2);
     gates[1].subscribe("b.#", () => {});
@@ -240,8 +239,7 @@ describe("tabs", () => {
   });
 
   it("share one again when presence is refused", async () => {
-    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-    await until(live);
+    await openLive(2);
     gateway.presence = () => ({ ok: false, error: { code: "forbidden", message: "no", retry: false } });
     const room = presence(gates[1], "rooms.7");
     await until(() => room.status === "refused");
@@ -251,8 +249,7 @@ describe("tabs", () => {
   });
 
   it("are present again after a broken connection, and report no leaving", async () => {
-    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
-    await until(live);
+    await openLive(2);
     const room = presence(gates[1], "rooms.7");
     const reported = [];
     room.on("member:leave", ({ user }) => reported.push(user));
@@ -309,8 +306,7 @@ describe("tabs", () => {
   });
 
   it("leave a gateway that drains only when the requests of each are answered, so that their outcomes are known", async () => {
-    for (let n = 0; n < 2; n++) open({ user: "ann" });
-    await until(live);
+    await openLive(2);
     const [client] = gateway.clients;
     const began = gateway.nth;
     client.holds = true;
@@ -328,8 +324,7 @@ describe("tabs", () => {
   });
 
   it("give an event to one that claims it", async () => {
-    for (let n = 0; n < 3; n++) open({ user: "ann" });
-    await until(live);
+    await openLive(3);
     const answers = [];
     for (const { tabs } of gates) void tabs.claim({ id: "i1" }).then((mine) => answers.push(mine));
     await until(() => answers.length === 3);

@@ -27,9 +27,9 @@ SCRIPTS = {
     "underscore.js": ROOT / "node_modules/underscore/underscore-umd-min.js",
     "backbone.js": ROOT / "node_modules/backbone/backbone-min.js",
 }
-HEAD = '<!doctype html><html lang="en"><title>client</title>'
+HEAD = '<!doctype html><html lang="en"><title>{}</title>'
 ICON = '<link rel="icon" href="data:,">'
-PAGE = f'{HEAD}{ICON}<body><ul id="list"></ul>' + "".join(
+PAGE = f'{HEAD.format("client")}{ICON}<body><ul id="list"></ul>' + "".join(
     f'<script src="/assets/{name}"></script>' for name in ("underscore.js", "backbone.js", "headgate.js", "client_page.js")
 )
 MODULE_PAGES = dict.fromkeys(("inbox", "presence", "tabs"), TRUSTED_POLICY) | {"outbox": POLICY, "strict": STRICT_POLICY}
@@ -75,7 +75,7 @@ def client() -> Response:
 def module_page(name: str) -> Response:
     """A page of modules; `strict` is under the policy that docs/security.md asks for, which has no place for the icon."""
     icon = "" if name == "strict" else ICON
-    page = f'{HEAD}{icon}<script type="module" src="/modules/{name}_page.js"></script></html>'
+    page = f'{HEAD.format(name)}{icon}<script type="module" src="/modules/{name}_page.js"></script></html>'
     return Response(page, headers={"Content-Security-Policy": MODULE_PAGES[name]})
 
 

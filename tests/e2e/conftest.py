@@ -127,6 +127,12 @@ def wait_until(page: Page, condition: str) -> None:
     until(page, lambda: page.evaluate(condition), lambda: f"{condition}; {page.evaluate(told)}")
 
 
+def visit(page: Page, site: GatewayProcess, path: str = "client") -> None:
+    """Open a page of the application, and return when its gate is connected."""
+    page.goto(f"{site.url}/{path}")
+    wait_until(page, "window.page?.gate.state.connection === 'up'")
+
+
 def until(page: Page, condition: Callable[[], Any], what: Callable[[], object], deadline_s: float = DEADLINE_MS / 1000) -> Any:
     """Wait until a condition is true, while the page continues, and return it. Fail with `what` after the deadline."""
     give_up = time.monotonic() + deadline_s

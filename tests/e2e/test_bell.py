@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -11,12 +10,12 @@ from playwright.sync_api import Page, expect
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.e2e.conftest import NewPage
+from tests.e2e.test_looks import violations
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.pictures import picture
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/bell"
-AXE = ROOT / "node_modules/axe-core/axe.min.js"
 ITEMS = 25
 SIZE = {"width": 760, "height": 470}
 
@@ -62,14 +61,6 @@ def page(new_page: NewPage) -> Page:
 def send(inbox: Inbox, number: int) -> None:
     detail = ("The card was declined", "Out of stock", "The address is unknown")[number % 3]
     inbox.send("ana", "orders.failed", {"title": f"Order {4100 + number} failed", "detail": detail}, f"failed-{number}")
-
-
-def violations(page: Page) -> Any:
-    """Return the rules of axe that a page breaks, and where."""
-    page.evaluate(AXE.read_text())
-    return page.evaluate(
-        "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]))"
-    )
 
 
 def test_an_item_is_read_with_the_keyboard_and_everywhere(page: Page, gateway: GatewayProcess, inbox: Inbox) -> None:

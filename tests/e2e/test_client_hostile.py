@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import OpenBoard, wait_until
+from tests.e2e.conftest import OpenBoard, visit, wait_until
 from tests.support.gateway_process import GatewayProcess
 
 _RUN = "window.pwned=1"
@@ -71,8 +71,7 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.goto(f"{site.url}/client")
-    wait_until(page, "page.gate.state.connection === 'up'")
+    visit(page, site)
     for number, text in enumerate(TEXTS):
         publisher.publish(f"orders.{number}.created", {"id": number, "note": text, text[:100]: text})
     for number, shape in enumerate(SHAPES):

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, NewPage, until, wait_until
+from tests.e2e.conftest import DEADLINE_MS, NewPage, until, visit, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess
@@ -29,8 +29,7 @@ def open_page(new_page: NewPage, site: GatewayProcess) -> OpenPage:
 
     def open_one(query: str = "") -> Page:
         page = new_page()
-        page.goto(f"{site.url}/client?{query}")
-        wait_until_up(page)
+        visit(page, site, f"client?{query}")
         return page
 
     return open_one
@@ -118,11 +117,9 @@ def test_what_a_page_publishes_while_it_ends_arrives(
 ) -> None:
     """Each kind of connection is gone by then, and a request of its own carries the event."""
     watcher, leading = open_page(), context.new_page()
-    leading.goto(f"{site.url}/tabs")
-    wait_until_up(leading)
+    visit(leading, site, "tabs")
     page = context.new_page()
-    page.goto(f"{site.url}/{path}")
-    wait_until_up(page)
+    visit(page, site, path)
     page.evaluate(f"addEventListener('{event}', () => {{ page.gate.publish('numbers.last', 7); }})")
     page.goto(f"{site.url}/elsewhere")
     wait_for(watcher, 7)
@@ -138,8 +135,7 @@ def test_a_page_out_of_the_back_forward_cache_catches_up(
     )
     try:
         page: Page = cached.new_page()
-        page.goto(f"{site.url}/client?{query}")
-        wait_until_up(page)
+        visit(page, site, f"client?{query}")
         publish(publisher, range(1, 4))
         wait_for(page, 3)
         page.goto(f"{site.url}/elsewhere")

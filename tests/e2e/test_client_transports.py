@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import NewPage, until, wait_until
+from tests.e2e.conftest import NewPage, until, visit, wait_until
 from tests.support.gateway_process import GatewayProcess
 
 FALLBACK, SOCKET_IO = "/assets/headgate.http.js", "/assets/headgate.socket.io.js"
@@ -25,8 +25,7 @@ def requests_of(page: Page) -> list[str]:
 
 def see_events(page: Page, site: GatewayProcess, publisher: Publisher, query: str = "", path: str = "client") -> None:
     """Events before, during and after a time without a network reach the page once, in order."""
-    page.goto(f"{site.url}/{path}?{query}")
-    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    visit(page, site, f"{path}?{query}")
     publisher.publish("numbers.a", 1)
     wait_until(page, "page.seen.length === 1")
     page.context.set_offline(True)
@@ -41,8 +40,7 @@ def see_events(page: Page, site: GatewayProcess, publisher: Publisher, query: st
 def test_a_page_uses_a_websocket_and_loads_no_socket_io(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
     """Nothing is asked of the gateway's polling either while the network is fine."""
     asked = requests_of(page)
-    page.goto(f"{site.url}/client")
-    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    visit(page, site)
     publisher.publish("numbers.a", 1)
     wait_until(page, "page.seen.length === 1")
     assert [url for url in asked if FALLBACK in url or SOCKET_IO in url or "transport=polling" in url] == []
@@ -104,8 +102,7 @@ def test_a_page_asks_again_after_the_application_could_not_authorize(
     faulty = page.request.post
     faulty(f"{site.url}/faults?pattern=letters.*")
     try:
-        page.goto(f"{site.url}/client?{query}")
-        wait_until(page, "window.page?.gate.state.connection === 'up'")
+        visit(page, site, f"client?{query}")
         page.evaluate("page.letters = []; void page.gate.on('letters.*', (letter) => page.letters.push(letter))")
         wait_until(page, "page.gate.state.subscriptions['letters.*'] === 'retrying'")
         publisher.publish("numbers.a", 1)
@@ -136,8 +133,7 @@ def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProc
 
     tests/integration/client/request.test.mjs has every transport.
     """
-    page.goto(f"{site.url}/client")
-    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    visit(page, site)
     page.evaluate("import('/modules/headgate.request.js').then(({request}) => { page.ask = request })")
     wait_until(page, "Boolean(page.ask)")
     assert page.evaluate("page.ask(page.gate, 'numbers.double', 21)") == 42
@@ -156,8 +152,7 @@ def test_a_browser_that_asks_for_it_has_a_line_for_each_transition(page: Page, s
     asked = requests_of(page)
     lines: list[str] = []
     page.on("console", lambda message: lines.append(message.text) if message.text.startswith("headgate ") else None)
-    page.goto(f"{site.url}/client")
-    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    visit(page, site)
     assert (lines, [url for url in asked if "debug" in url]) == ([], [])
     page.evaluate("localStorage.headgate = 'debug'")
     page.reload()

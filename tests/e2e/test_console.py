@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import pytest
@@ -29,15 +30,27 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
     return start_module_gateway({**SETTINGS, "HEADGATE_WORKERS": "2"}, "--demo")
 
 
+@contextmanager
+def consoles(browser: Browser, site: GatewayProcess) -> Iterator[ConsolePage]:
+    """A page of the console in a browser of its own."""
+    with browser.new_context(viewport={"width": 1366, "height": 900}, reduced_motion="reduce") as context:
+        yield ConsolePage(context.new_page(), site.url)
+
+
+@pytest.fixture
+def fresh(browser: Browser, site: GatewayProcess) -> Iterator[ConsolePage]:
+    """A console before its sign-in, for one test."""
+    with consoles(browser, site) as page:
+        yield page
+
+
 @pytest.fixture(scope="module")
 def signed_in(browser: Browser, site: GatewayProcess) -> Iterator[ConsolePage]:
     """One page of the console for all tests of this module, each of which goes to its view."""
-    context = browser.new_context(viewport={"width": 1366, "height": 900}, reduced_motion="reduce")
-    page = ConsolePage(context.new_page(), site.url)
-    page.sign_in()
-    page.wait_until_live()
-    yield page
-    context.close()
+    with consoles(browser, site) as page:
+        page.sign_in()
+        page.wait_until_live()
+        yield page
 
 
 @pytest.fixture
@@ -48,30 +61,26 @@ def console(signed_in: ConsolePage) -> Iterator[ConsolePage]:
     assert signed_in.faults == []
 
 
-def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser: Browser, site: GatewayProcess) -> None:
+def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(fresh: ConsolePage) -> None:
     """By keyboard; the page before is not in the history of a signed-out browser."""
-    with browser.new_context() as context:
-        page = ConsolePage(context.new_page(), site.url)
-        page.sign_in("a wrong key")
-        expect(page.page.get_by_role("alert")).to_have_text("This is not the admin key.")
-        assert violations(page.page) == []
-        page.sign_in()
-        page.wait_until_live()
-        page.page.get_by_role("button", name="Sign out").click()
-        expect(page.page.locator("h1")).to_have_text("Sign in to the console")
-        page.page.go_back()
-        expect(page.page.locator("h1")).to_have_text("Sign in to the console")
-        assert page.faults == []
+    fresh.sign_in("a wrong key")
+    expect(fresh.page.get_by_role("alert")).to_have_text("This is not the admin key.")
+    assert violations(fresh.page) == []
+    fresh.sign_in()
+    fresh.wait_until_live()
+    fresh.page.get_by_role("button", name="Sign out").click()
+    expect(fresh.page.locator("h1")).to_have_text("Sign in to the console")
+    fresh.page.go_back()
+    expect(fresh.page.locator("h1")).to_have_text("Sign in to the console")
+    assert fresh.faults == []
 
 
-def test_a_browser_whose_language_has_no_tag_shows_the_console(browser: Browser, site: GatewayProcess) -> None:
+def test_a_browser_whose_language_has_no_tag_shows_the_console(fresh: ConsolePage) -> None:
     """WebKit says `C`, and Chromium said `en-US@posix`, where the system names no language."""
-    with browser.new_context() as context:
-        page = ConsolePage(context.new_page(), site.url)
-        page.page.add_init_script("Object.defineProperty(navigator, 'language', { value: 'C' })")
-        page.sign_in()
-        page.wait_until_live()
-        assert page.faults == []
+    fresh.page.add_init_script("Object.defineProperty(navigator, 'language', { value: 'C' })")
+    fresh.sign_in()
+    fresh.wait_until_live()
+    assert fresh.faults == []
 
 
 def test_the_overview_shows_every_process_and_what_is_wrong(
@@ -212,44 +221,41 @@ def test_a_key_of_elsewhere_comes_and_goes_in_the_open_view(console: ConsolePage
         client.close()
 
 
-def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser: Browser, site: GatewayProcess) -> None:
+def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(fresh: ConsolePage) -> None:
     """Redis is unreachable. The view shows neither `no client is connected` nor `there are no keys`. Later it has an answer."""
     refusal = {"code": "bus_unavailable", "detail": "the bus is unavailable: it does not answer", "retry": True}
-    with browser.new_context() as context:
-        console = ConsolePage(context.new_page(), site.url)
-        console.sign_in()
-        console.wait_until_live()
-        for part in ("clients", "keys", "topics", "consumers", "presence"):
-            context.route(re.compile(f"/console/api/{part}"), lambda route: route.fulfill(status=503, json=refusal))
-        for path, title, what in (
-            ("consumers", "Consumers", "consumers"),
-            ("keys", "API keys", "keys"),
-            ("topics", "Topics by traffic", "topics"),
-            ("clients", "Clients", "clients"),
-            ("presence", "Members", "members"),
-        ):
-            console.go(path)
-            if path == "presence":
-                console.page.get_by_label("Topic", exact=True).fill("rooms.1")
-                console.page.keyboard.press("Enter")
-            expect(console.panel(title).locator(".none")).to_have_text(f"The {what} could not be asked for.")
-            expect(console.page.locator(".outcome.fault")).to_have_text(re.compile("bus is unavailable", re.IGNORECASE))
-        context.unroute_all()
-        expect(console.panel("Members")).to_contain_text("Nobody is in rooms.1.")
-        expect(console.page.locator(".outcome.fault")).to_have_count(0)
-        assert [fault for fault in console.faults if "status of 503" not in fault] == []
+    titles = {
+        "consumers": "Consumers",
+        "keys": "API keys",
+        "topics": "Topics by traffic",
+        "clients": "Clients",
+        "presence": "Members",
+    }
+    fresh.sign_in()
+    fresh.wait_until_live()
+    fresh.page.route(re.compile(f"/console/api/({'|'.join(titles)})"), lambda route: route.fulfill(status=503, json=refusal))
+    for path, title in titles.items():
+        fresh.go(path)
+        if path == "presence":
+            fresh.page.get_by_label("Topic", exact=True).fill("rooms.1")
+            fresh.page.keyboard.press("Enter")
+        what = "members" if path == "presence" else path
+        expect(fresh.panel(title).locator(".none")).to_have_text(f"The {what} could not be asked for.")
+        expect(fresh.page.locator(".outcome.fault")).to_have_text(re.compile("bus is unavailable", re.IGNORECASE))
+    fresh.page.unroute_all()
+    expect(fresh.panel("Members")).to_contain_text("Nobody is in rooms.1.")
+    expect(fresh.page.locator(".outcome.fault")).to_have_count(0)
+    assert [fault for fault in fresh.faults if "status of 503" not in fault] == []
 
 
-def test_a_page_without_its_gateway_does_not_say_that_nothing_is_wrong(browser: Browser, site: GatewayProcess) -> None:
+def test_a_page_without_its_gateway_does_not_say_that_nothing_is_wrong(fresh: ConsolePage) -> None:
     """The overview names its lost connection at once, and shows the gateway's state again when the connection is back."""
-    with browser.new_context() as context:
-        console = ConsolePage(context.new_page(), site.url)
-        console.sign_in()
-        expect(console.troubles()).to_contain_text("Nothing is wrong.")
-        context.set_offline(True)
-        expect(console.troubles()).to_have_text(re.compile("^This page has lost its connection"))
-        context.set_offline(False)
-        expect(console.troubles()).to_contain_text("Nothing is wrong.")
+    fresh.sign_in()
+    expect(fresh.troubles()).to_contain_text("Nothing is wrong.")
+    fresh.page.context.set_offline(True)
+    expect(fresh.troubles()).to_have_text(re.compile("^This page has lost its connection"))
+    fresh.page.context.set_offline(False)
+    expect(fresh.troubles()).to_contain_text("Nothing is wrong.")
 
 
 def test_topics_are_counted_while_one_looks(console: ConsolePage, publisher: Publisher) -> None:
@@ -291,8 +297,9 @@ def test_an_event_is_traced_and_a_room_and_consumers_are_looked_at(console: Cons
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
-def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
-    """Axe finds nothing, in turn on a phone in the dark and at a desk in the light; nothing scrolls sideways at any width.
+@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["in part", "everywhere"])
+def test_every_view_is_accessible_and_fits(console: ConsolePage, everywhere: bool) -> None:
+    """Axe finds nothing, in turn on a phone in the dark and at a desk in the light, or everywhere; nothing scrolls sideways.
 
     A view begins right below the bar, or at the top beside the rail.
     """
@@ -304,9 +311,10 @@ def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
             edge = "bottom" if width < 1000 else "top"
             above = console.page.evaluate(f"document.querySelector('.rail').getBoundingClientRect().{edge}")
             assert console.page.evaluate("main.getBoundingClientRect().top") == above, (view, width)
-            if width == (390, 1440)[nth % 2]:
-                console.page.emulate_media(color_scheme=SCHEMES[width == 390])
-                assert violations(console.page) == [], (view, width)
+            schemes = SCHEMES if everywhere else (SCHEMES[width == 390],) if width == (390, 1440)[nth % 2] else ()
+            for scheme in schemes:
+                console.page.emulate_media(color_scheme=scheme)
+                assert violations(console.page) == [], (view, width, scheme)
         assert console.page.locator("h1").count() == 1
 
 
@@ -329,18 +337,6 @@ def test_the_link_of_the_present_view_is_in_sight_on_a_phone(console: ConsolePag
     page.reload()
     console.wait_until_live()
     assert page.evaluate(in_sight)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_view_is_accessible_at_every_width(console: ConsolePage, scheme: Literal["light", "dark"]) -> None:
-    """All of the view that the test above checks in part."""
-    console.page.emulate_media(color_scheme=scheme)
-    for view in VIEWS:
-        console.go(view)
-        for width in WIDTHS:
-            resize(console.page, width)
-            assert violations(console.page) == [], (view, width)
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(console: ConsolePage) -> None:

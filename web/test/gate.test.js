@@ -27,6 +27,22 @@ async function up(options) {
   await gateway.welcome();
 }
 
+/** Refresh the token, and return the one that is sent. */
+async function refresh(...given) {
+  const refreshed = gate.refresh(...given);
+  const { token } = await gateway.answer("refresh");
+  await refreshed;
+  return token;
+}
+
+/** Break the connection, and return what the next CONNECT carries. */
+async function reconnect() {
+  const before = gateway.connects.length;
+  gateway.cut();
+  await gateway.until(() => gateway.connects.length > before, "another CONNECT");
+  return gateway.connects.at(-1);
+}
+
 /** Watch the timers that the client starts. */
 function countTimers() {
   const { setTimeout: start, clearTimeout: clear } = globalThis;
@@ -297,9 +313,7 @@ describe("subscribing", () => {
     open({ token: () => token }).on("a", () => {});
     await gateway.welcome({ subscriptions: [{ pattern: "a", ok: false, error: { code: "forbidden", message: "no" } }] });
     token = "new";
-    const refreshed = gate.refresh();
-    assert.deepEqual(await gateway.answer("refresh"), { token: "new" });
-    await refreshed;
+    assert.equal(await refresh(), "new");
     await gateway.answer("subscribe");
     await gate.subscribed("a");
   });
@@ -332,15 +346,12 @@ describe("subscribing", () => {
     const errors = [];
     open({ token: () => "t" }).on("a", () => {}).on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
     await gateway.welcome();
-    const refresh = async (before = () => {}) => {
-      const refreshed = gate.refresh();
-      await gateway.until(() => gateway.requests.length === 1);
-      before();
-      await gateway.answer("refresh");
-      await refreshed;
-      await settle();
-    };
-    await refresh(() => gateway.emit("status", { ended: [{ pattern: "a", error: { code: "forbidden", message: "no", retry: false } }] }));
+    const refreshed = gate.refresh();
+    await gateway.until(() => gateway.requests.length === 1);
+    gateway.emit("status", { ended: [{ pattern: "a", error: { code: "forbidden", message: "no", retry: false } }] });
+    await gateway.answer("refresh");
+    await refreshed;
+    await settle();
     assert.deepEqual([errors, gateway.requests, gate.state.subscriptions], [[["a", "forbidden"]], [], { a: "refused" }]);
     await refresh();
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a" });
@@ -906,8 +917,7 @@ describe("connection", () => {
     await settle();
     assert.match(messages()[1], /^not allowed to subscribe 'secret\.#'\. .*grant/);
     // One that was in before comes back by itself.
-    gateway.cut();
-    await gateway.until(() => gateway.connects.length === 3);
+    await reconnect();
     gateway.fail();
     gate.on("delivery:error", () => {}).on("other.#", () => {});
     await gateway.letIn({ subscriptions: [{ pattern: "other.#", ok: false, error }] }, 4);
@@ -973,12 +983,6 @@ describe("connection", () => {
     assert.deepEqual(got, [data, data]);
   });
 
-  it("ignores messages of a later protocol", async () => {
-    await wanting();
-    gateway.emit("novelty", { any: "thing" });
-    assert.equal(gate.state.connection, "up");
-  });
-
   it("refreshes a token that says when it expires", async () => {
     const now = Math.floor(Date.now() / 1000);
     const jwt = (exp) => `h.${btoa(JSON.stringify({ exp, iat: now }))}.s`;
@@ -992,33 +996,19 @@ describe("connection", () => {
     let asked = 0;
     open({ token: () => `source${++asked}` }).on("connection:refused", () => {});
     await gateway.welcome();
-    const refreshed = gate.refresh("given");
-    assert.deepEqual(await gateway.answer("refresh"), { token: "given" });
-    await refreshed;
-    gateway.cut();
-    await gateway.refuseConnect({ code: "unauthorized", message: "expired", retry: false }, 2);
+    assert.equal(await refresh("given"), "given");
+    assert.equal((await reconnect()).token, "given");
+    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
     await gateway.welcome({}, 3);
-    assert.deepEqual(gateway.connects.map(({ token }) => token), ["source1", "given", "source2"]);
-    const again = gate.refresh("given");
-    await gateway.answer("refresh");
-    await again;
-    const next = gate.refresh();
-    assert.deepEqual(await gateway.answer("refresh"), { token: "source3" });
-    await next;
-    gateway.cut();
-    await gateway.until(() => gateway.connects.length === 4);
-    assert.equal(gateway.connects[3].token, "source4");
+    assert.equal(gateway.connects[2].token, "source2");
+    assert.deepEqual([await refresh("given"), await refresh()], ["given", "source3"]);
+    assert.equal((await reconnect()).token, "source4");
   });
 
   it("asks the source at the next connect after a refresh with no token, null too", async () => {
     let asked = 0;
     await up({ token: () => `source${++asked}` });
-    const refreshed = gate.refresh(null);
-    assert.deepEqual(await gateway.answer("refresh"), { token: "source2" });
-    await refreshed;
-    gateway.cut();
-    await gateway.until(() => gateway.connects.length === 2);
-    assert.equal(gateway.connects[1].token, "source3");
+    assert.deepEqual([await refresh(null), (await reconnect()).token], ["source2", "source3"]);
   });
 
   it("shows a token that was given without a connection, also after it was refused for good", async () => {
@@ -1026,8 +1016,7 @@ describe("connection", () => {
     await gateway.refuseConnect({ code: "unauthorized", message: "expired", retry: false });
     await gate.refresh("new");
     await gateway.welcome({}, 2);
-    gateway.cut();
-    await gateway.until(() => gateway.connects.length === 3);
+    await reconnect();
     assert.deepEqual(gateway.connects.map(({ token }) => token), ["old", "new", "new"]);
   });
 
@@ -1036,9 +1025,7 @@ describe("connection", () => {
     const refreshed = gate.refresh("bad");
     await gateway.answer("refresh", { ok: false, error: { code: "unauthorized", message: "no", retry: false } });
     await assert.rejects(refreshed, { code: "unauthorized" });
-    gateway.cut();
-    await gateway.until(() => gateway.connects.length === 2);
-    assert.equal(gateway.connects[1].token, "old");
+    assert.equal((await reconnect()).token, "old");
   });
 
   it("reads the answer of a fetch as the token, and calls the function again after a failed one", async () => {

@@ -4,17 +4,15 @@
 of modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads
 without a network; `/presence` one with presence_page.js, `/inbox` one with inbox_page.js; `/elsewhere` a page without;
 `POST /faults?pattern=<pattern>` has the function that authorizes raise for a pattern, and for none without one;
-`POST /token?life=<seconds>` answers like an application's sign-in. Tokens decide about access. Functions answer
-`numbers.double` and `numbers.wait`.
+`POST /token?life=<seconds>` answers like an application's sign-in. Tokens decide about access.
 """
 
 import os
-import time
 from pathlib import Path
 
 from flask import Flask, Response, request, send_file
 
-from headgate import Headgate, Identity, PageRequest
+from headgate import Headgate, Identity
 from headgate.auth.tokens import Tokens
 from headgate.settings.settings import Settings
 
@@ -51,18 +49,6 @@ def set_faults() -> str:
     faults.clear()
     faults.add(request.args.get("pattern"))
     return ""
-
-
-@gate.on_request("numbers.double")
-def double(request: PageRequest) -> int:
-    return 2 * int(request.data)
-
-
-@gate.on_request("numbers.wait")
-def wait(request: PageRequest) -> None:
-    """Say that it has begun, and do not end by itself."""
-    gate.publish("numbers.begun", 0)
-    time.sleep(600)
 
 
 @app.get("/client")

@@ -9,12 +9,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.diagnosis.tracing import trace
-from headgate.redis.client import open_client
-from headgate.redis.data_folder import find_private_redis
-from headgate.redis.questions import AtBrowsers
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, NewPage, until, wait_until
+from tests.e2e.conftest import NewPage, until, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.gateway_process import GatewayProcess
 
@@ -185,43 +181,3 @@ def test_users_do_not_share_and_a_toast_is_shown_once(open_tab: OpenTab, site: G
     for tab in ann[1:]:
         wait_until(tab, "page.seen.includes(2)")
     assert ann[0].evaluate("page.seen") == [1]
-
-
-def test_a_trace_asks_each_of_the_tabs_that_share_a_connection(
-    open_tab: OpenTab, site: GatewayProcess, publisher: Publisher
-) -> None:
-    """To a gateway they are one client, which has handled the events of all of them: of the leader, or one that follows."""
-    tabs = [open_tab() for _ in range(2)]
-    leader = leader_of(tabs)
-    follower = next(tab for tab in tabs if tab is not leader)
-    wait_for_clients(site, leader, 1)
-    # A page remembers from the first event on that it has handled.
-    publisher.publish("numbers.begin", 0)
-    for tab in tabs:
-        wait_until(tab, "page.seen.includes(0)")
-    offsets = [publisher.publish("late.one", 9).offset]
-    for tab, pattern in ((leader, "led.*"), (follower, "followed.*"), (leader, "late.*"), (follower, "late.*")):
-        tab.evaluate(
-            "pattern => { page.gate.on(pattern, n => page.seen.push(n)); return page.gate.subscribed(pattern); }", pattern
-        )
-    offsets += [publisher.publish(topic, n).offset for n, topic in enumerate(("led.one", "followed.one", "numbers.end"), 1)]
-    for tab in tabs:
-        wait_until(tab, "page.seen.includes(3)")
-    assert (leader.evaluate("page.seen"), follower.evaluate("page.seen")) == ([0, 1, 3], [0, 2, 3])
-    url = find_private_redis(site.folder / "data")
-    assert url is not None
-    for offset, told in zip(offsets, ("unhandled", "handled", "handled", "handled"), strict=True):
-        assert traced(url, offset, told) == AtBrowsers(**{"clients": 1, told: 1})
-
-
-def traced(url: str, offset: int, told: str) -> AtBrowsers | None:
-    """The pages' answers about an event, once they are there, because a busy one may answer too late."""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while True:
-        client = open_client(url, max_connections=1)
-        try:
-            browsers = trace(client, "notifications", str(offset)).browsers
-        finally:
-            client.close()
-        if (browsers is not None and getattr(browsers, told)) or time.monotonic() > give_up:
-            return browsers

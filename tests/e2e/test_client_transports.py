@@ -128,25 +128,6 @@ def test_a_page_asks_again_after_the_application_could_not_authorize(
         faulty(f"{site.url}/faults")
 
 
-def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProcess) -> None:
-    """The answer comes back to it. An unanswered one is of unknown outcome when the network goes, and a later one is answered.
-
-    tests/integration/client/request.test.mjs has every transport.
-    """
-    visit(page, site)
-    page.evaluate("import('/modules/headgate.request.js').then(({request}) => { page.ask = request })")
-    wait_until(page, "Boolean(page.ask)")
-    assert page.evaluate("page.ask(page.gate, 'numbers.double', 21)") == 42
-    page.evaluate("void page.ask(page.gate, 'numbers.wait', 0).catch((error) => { page.outcome = error.code })")
-    wait_until(page, "page.seen.length === 1")
-    page.context.set_offline(True)
-    wait_until(page, "page.outcome")
-    page.context.set_offline(False)
-    wait_until(page, "page.gate.state.connection === 'up'")
-    assert page.evaluate("page.outcome") == "outcome_unknown"
-    assert page.evaluate("page.ask(page.gate, 'numbers.double', 4)") == 8
-
-
 def test_a_browser_that_asks_for_it_has_a_line_for_each_transition(page: Page, site: GatewayProcess) -> None:
     """In a page that knows nothing of the log; another browser does not load it."""
     asked = requests_of(page)

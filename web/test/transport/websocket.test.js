@@ -294,15 +294,33 @@ it("says goodbye when it is closed, and not when it moves: presence would end wi
 });
 
 describe("when a WebSocket cannot be opened", () => {
-  it("says what HTTP answers, and comes again when the gateway wants it", async () => {
-    http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
+  const FULL = { code: "limit_reached", message: "limit reached: clients (at most 10)", retry: true, name: "clients", limit: 10 };
+  for (const [what, reply, code, text, parts] of /** @type {[string, () => Promise<Response>, string, RegExp, object][]} */ ([
+    ["an answer with a header", answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" }), "unreachable", /about to stop \(HTTP 503\)/, {}],
+    ["an error of the gateway's", answer(503, JSON.stringify({ code: 3, message: "Bad request: limit reached", error: { ...FULL, retry_after_s: 7 } })), FULL.code, /^limit reached: clients \(at most 10\)/, { retryAfterS: 7, name: "clients", limit: 10 }],
+    ["an error without a time, with a header", answer(429, JSON.stringify({ error: FULL }), { "Retry-After": "7" }), FULL.code, /^limit reached/, { name: "clients" }],
+  ])) {
+    it(`reports what HTTP answers, and comes again when that says: ${what}`, async () => {
+      http = reply;
+      await open();
+      const reported = [];
+      gate.on("connection:refused", (error, { delayMs }) => reported.push({ ...error.parts, delayMs, code: error.code, message: error.message }));
+      await ends(0);
+      assert.equal(reported.length, 1);
+      assert.match(reported[0].message, text);
+      assert.deepEqual({ ...reported[0], ...parts, delayMs: 7000, code }, reported[0]);
+      await pass(6999);
+      assert.equal(sockets.length, 1);
+      await pass(1);
+      assert.equal(sockets.length, 2);
+    });
+  }
+
+  it("does not come again after a lasting refusal", async () => {
+    http = answer(421, '{"error":{"code":"unknown_host","message":"m","retry":false,"host":"x"}}');
     const reported = await openNoted();
     await ends(0);
-    assert.deepEqual(reported, [["unreachable", "about to stop (HTTP 503)", 7000]]);
-    await pass(6999);
-    assert.equal(sockets.length, 1);
-    await pass(1);
-    assert.equal(sockets.length, 2);
+    assert.deepEqual([reported[0][0], reported[0][2], gate.status], ["unknown_host", null, "refused"]);
   });
 
   it("waits, and loads nothing, where HTTP does not get through either", async () => {
@@ -362,29 +380,6 @@ describe("when a WebSocket cannot be opened", () => {
     await open({ transport: "websocket" });
     await ends(0);
     assert.deepEqual(caches, ["no-store", "no-store"]);
-  });
-
-  it("is refused with the gateway's own error, and comes again when that says", async () => {
-    http = answer(503, '{"code":3,"message":"Bad request: limit reached","error":{"code":"limit_reached","message":"limit reached: clients (at most 10)","retry":true,"retry_after_s":7,"name":"clients","limit":10}}');
-    await open();
-    const reported = [];
-    gate.on("connection:refused", ({ code, message, retry, parts }, { delayMs }) => reported.push({ code, retry, parts, delayMs, isSaid: message.startsWith("limit reached: clients (at most 10)") }));
-    await ends(0);
-    assert.deepEqual(reported, [{ code: "limit_reached", retry: true, parts: { retryAfterS: 7, name: "clients", limit: 10 }, delayMs: 7000, isSaid: true }]);
-    await pass(6999);
-    assert.equal(sockets.length, 1);
-    await pass(1);
-    assert.equal(sockets.length, 2);
-  });
-
-  it("takes the time from the header where the error has none, and does not connect again after a lasting refusal", async () => {
-    http = answer(429, '{"error":{"code":"limit_reached","message":"m","retry":true}}', { "Retry-After": "5" });
-    const reported = await openNoted();
-    await ends(0);
-    http = answer(421, '{"error":{"code":"unknown_host","message":"m","retry":false,"host":"x"}}');
-    await pass(5000);
-    await ends(1);
-    assert.deepEqual([reported.map(([code, , delayMs]) => [code, delayMs]), gate.status], [[["limit_reached", 5000], ["unknown_host", null]], "refused"]);
   });
 
   it("names the origin that may not be allowed where a page of another origin gets no answer", async () => {

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
 from headgate.redis.cluster import slot_of
+from headgate.redis.functions import SOURCE, VERSION
 from headgate.redis.keys import log_key
 from tests.fault.accounts import Fault, Faults
 from tests.fault.pair import Lose, Pair, copy, crash, promoted, put_back, two_servers
@@ -57,6 +58,17 @@ def kill_clients(ground: Ground, kind: str) -> None:
         for server in ground.servers():
             with contextlib.suppress(HeadgateError):
                 server.call("CLIENT", "KILL", "TYPE", kind)
+
+
+def replace_functions(ground: Ground, moments: random.Random) -> None:
+    """Flush the functions of every primary, or load a library of an older, the same or a newer version, as an upgrade does."""
+    version = moments.choice([VERSION - 1, VERSION, VERSION + 1])
+    source = SOURCE.replace(f"local VERSION = {VERSION}", f"local VERSION = {version}", 1)
+    command = moments.choice([("FUNCTION", "FLUSH"), ("FUNCTION", "LOAD", "REPLACE", source)])
+    with ground.faults.one(f"{' '.join(command[:2])}, version {version}"):
+        for server in ground.servers():
+            with contextlib.suppress(HeadgateError):
+                server.call(*command)
 
 
 class AnAddress(Pair):

@@ -16,7 +16,7 @@ from headgate.redis.lineage import Fate
 from headgate.services.publisher import Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, Flow, check_consumer, check_receipts, flows, latest_s, lost
 from tests.fault.checker import History, Record, Violation, check
-from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Paused, empty, kill_clients
+from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Paused, empty, kill_clients, replace_functions
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.pages import Pages
 from tests.fault.participants import Participant
@@ -96,6 +96,7 @@ class Piece:
             **self._calm,
             "listeners killed": lambda moments: kill_clients(ground, "pubsub"),
             "commands killed": lambda moments: kill_clients(ground, "normal"),
+            "functions replaced": lambda moments: replace_functions(ground, moments),
             **ground.at_once,
         }
         self._paused: dict[str, Paused] = {

@@ -19,7 +19,7 @@ import pytest
 from tests.fault.checker import History
 from tests.fault.conftest import ONLY_NIGHTLY
 from tests.fault.figures import Figures
-from tests.fault.grounds import Ground, empty
+from tests.fault.grounds import Ground, empty, replace_functions
 from tests.fault.many_clients import Swarm, all_up
 from tests.fault.mixture import POLICIES
 from tests.fault.site import DEADLINE_S, Load, Site
@@ -51,6 +51,7 @@ class World:
             **{name: partial(act, moments) for name, act in ground.at_once.items()},
             **{name: partial(self._lasts, begin) for name, begin in ground.lasting.items()},
             EMPTIED: lambda: empty(ground),
+            "functions replaced": partial(replace_functions, ground, moments),
         }
 
     def happen(self, gateways: str, redis: str) -> None:

@@ -129,7 +129,6 @@ class HttpAdmission:
         if self._is_short and (taken := self.connections.count_at(RESERVED)) >= max(places(), 1):
             self._free_places(taken)
             return False
-        self._places_were_taken = False
         return True
 
     def take_in(self, connection: HttpConnection, address: object, *, is_for_clients: bool = True) -> Answer | None:
@@ -137,7 +136,7 @@ class HttpAdmission:
 
         It gets a reserved place if its descriptor is not for clients.
         """
-        self._is_short = not is_for_clients
+        self._is_short, self._places_were_taken = not is_for_clients, False
         if not is_for_clients:
             self._take_reserved_place(connection)
             return None

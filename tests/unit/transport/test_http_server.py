@@ -272,6 +272,15 @@ class TestReservedPlaces:
         full.over(full.taken[0])
         full.take()
 
+    def test_they_make_room_where_descriptors_end_before_the_places(self, full: Door) -> None:
+        """Other code may have some of the descriptors of the places."""
+        full.take()
+        full.take()
+        for _ in range(2):
+            assert full.admission.may_accept()
+            full.admission.exhausted(OSError(errno.EMFILE, "none left"))
+        assert full.ended == [True, False]
+
     def test_a_page_that_is_being_made_is_not_ended(self, full: Door) -> None:
         first, _, last = (full.take() for _ in range(3))
         full.connections.work(first)

@@ -31,7 +31,7 @@ def load(request: pytest.FixtureRequest) -> Load:
 
 
 # Of the site of many tests. One Python process plays its clients, and on a busy machine it answers a ping late.
-SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 10, "ping_timeout_s": 120}
+SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 1, "ping_timeout_s": 120}
 
 # For a test without a short form.
 ONLY_NIGHTLY = pytest.mark.parametrize(

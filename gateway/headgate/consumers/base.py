@@ -27,7 +27,7 @@ class Delivery(Event, frozen=True, gc=False):
 
     `key` names one part of the event's work, such as one recipient of a mail ("" if there is only one part). `attempt` counts
     the deliveries of this part from 1. `deferred` marks a delivery after a `Defer`, and `unknown` counts earlier attempts without
-    a known outcome.
+    a known outcome. `admitted` means that it has been counted for the rate.
     """
 
     namespace: str = ""
@@ -36,6 +36,7 @@ class Delivery(Event, frozen=True, gc=False):
     attempt: int = 1
     deferred: bool = False
     unknown: int = 0
+    admitted: bool = False
 
     @property
     def identity(self) -> str:

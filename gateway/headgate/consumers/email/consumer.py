@@ -10,12 +10,10 @@ A mail is sent at least once. Its Message-ID depends only on its events and reci
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
-from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
+from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject
 from headgate.consumers.templates import Template, TemplateFault, render_event
 from headgate.consumers.values import as_list, load_function
-from headgate.errors import BusRefused, BusUnavailable
 from headgate.runtime.metrics import MAILS
 
 from .address import check_address
@@ -24,10 +22,6 @@ from .options import MAX_ADDRESS_TEXT, EmailOptions, check_options
 from .smtp import MailServer
 from .text import MailTemplates
 
-# How long the admission of a mail is remembered. It must outlast sending, during which the process may die, and the usual
-# retries.
-SENDING_S = 3600.0
-ADMITTED_S = 86400.0
 MAX_REASON_CHARACTERS = 200
 # Prefix of the key of an invalid recipient. A valid address contains no blank.
 _NO_ADDRESS = "# "
@@ -123,24 +117,17 @@ class Email(Consumer):
             mail = compose(self._options.mail_from, first.key, text, identity, event_ids)
         except (TemplateFault, ValueError) as error:
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
-        try:
-            self._postbox.send(mail)
-        except Retry:
-            if self._options.digest_s or self.context.rate:
-                with suppress(BusUnavailable, BusRefused):  # it would hide the unknown outcome; SENDING_S still holds
-                    self.context.state.put(_admitted(first), b"1", ADMITTED_S)
-            raise
+        self._postbox.send(mail)
         MAILS.labels(self.context.name, kind).inc()
         return None
 
     def _admit(self, delivery: Delivery, *, together: bool) -> Defer | None:
         """Return None if this recipient may get a mail now, else until when to collect. Each mail is admitted once.
 
-        The admission is recorded before the mail is sent, so after a kill the same mail is sent again and does not join a
-        digest.
+        Redis counts a mail once in its period, so after a kill the same mail is sent again and does not join a digest.
         """
         options, context, state, recipient = self._options, self.context, self.context.state, delivery.key
-        if not (options.digest_s or context.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):
+        if delivery.admitted:
             return None
         if options.digest_s:
             # One mail in each window. A digest opens the next one, so events right after it are collected again.
@@ -150,11 +137,4 @@ class Email(Consumer):
         room_s = None
         if context.rate:
             room_s = state.within_rate(f"rate {recipient}", context.rate, context.rate_period_s, delivery.identity)
-        if room_s is not None:
-            return Defer(room_s, together=together or self._templates.speak_of_several)
-        state.put(_admitted(delivery), b"1", SENDING_S)
-        return None
-
-
-def _admitted(delivery: Delivery) -> str:
-    return f"admitted {delivery.identity}"
+        return None if room_s is None else Defer(room_s, together=together or self._templates.speak_of_several)

@@ -485,7 +485,7 @@ class Worker:
         return Delivery(
             task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset, task.traceparent, None,
             self._spec.namespace, self._spec.name, task.key, task.attempt + leased.out, task.deferred,
-            task.unknown + leased.out - 1,
+            task.unknown + leased.out - 1, task.admitted,
         )  # fmt: skip
 
     # Answers ---------------------------------------------------------------------------------------------------------------
@@ -545,6 +545,8 @@ class Worker:
         """Answer work after an exception. A fault of the code is logged with its traceback and tried again."""
         match error:
             case Retry():
+                for leased in group:  # its part was begun, so it has been counted for a rate that the consumer keeps
+                    leased.task = msgspec.structs.replace(leased.task, admitted=leased.task.admitted or leased.task.split)
                 self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
             case Reject():
                 self._dead_letter(group, REJECTED, error.reason)

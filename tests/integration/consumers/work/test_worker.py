@@ -98,6 +98,7 @@ def test_parts_are_done_and_tried_again_by_themselves(site: Site) -> None:
     site.check_at_rest(worker, 3)
     found = [(delivery.offset, delivery.key, delivery.attempt) for delivery in site.recorder.seen]
     assert sorted(found) == [(1, "a", 1), (1, "b", 1), (1, "b", 2), (1, "c", 1), (3, "d", 1)]
+    assert [delivery.key for delivery in site.recorder.seen if delivery.admitted] == ["b"]
     assert len({delivery.identity for delivery in site.recorder.seen}) == 4
     assert [(letter.task.key, letter.reason) for letter in site.letters.page()] == [("c", "unknown")]
 
@@ -119,7 +120,7 @@ def test_keys_that_failed_at_first_are_asked_again(site: Site) -> None:
     worker.finish()
 
     site.check_at_rest(worker, 1)
-    assert [delivery.key for delivery in site.recorder.seen] == ["a", "a"]
+    assert [(delivery.key, delivery.admitted) for delivery in site.recorder.seen] == [("a", False), ("a", True)]
 
 
 def test_an_event_of_too_many_parts_is_rejected(site: Site) -> None:

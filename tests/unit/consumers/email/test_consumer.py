@@ -195,19 +195,21 @@ def test_too_many_mails_spill_into_a_digest(mailer: MakeMailer, postbox: MemoryP
 def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
     """It was let through. The next attempt sends it, and neither the window nor the rate counts it twice."""
     state = MemoryState()
-    sink = mailer(state, digest_s=60, rate=2)
+    sink = mailer(state, digest_s=60, rate=3)
     postbox.refusals = [Retry("later")] * 2
     for attempt in (1, 2):
         with pytest.raises(Retry):
-            sink.handle(delivery(FAILED, attempt=attempt))
-    assert sink.handle(delivery(FAILED, attempt=3)) is None
+            sink.handle(delivery(FAILED, attempt=attempt, admitted=attempt > 1))
+    state.now_s += 61
+    assert sink.handle(delivery(FAILED, number=4)) is None
+    assert sink.handle(delivery(FAILED, attempt=3, admitted=True)) is None
     state.now_s += 61
     postbox.refusals = [Retry("later")] * 1
     held = [delivery(FAILED, number=n, attempt=2, deferred=True) for n in (2, 3)]
     with pytest.raises(Retry):
         sink.handle_together("ops@example.com", held)
-    assert sink.handle_together("ops@example.com", [delivery(FAILED, number=n, attempt=3, deferred=True) for n in (2, 3)]) is None
-    assert len(postbox.mails) == 2
+    assert sink.handle_together("ops@example.com", [msgspec.structs.replace(each, admitted=True) for each in held]) is None
+    assert len(postbox.mails) == 3
 
 
 def test_it_pauses_with_its_mail_server(mailer: MakeMailer, postbox: MemoryPostbox) -> None:

@@ -7,7 +7,6 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -22,7 +21,9 @@ from headgate.consumers.work.spec import ConsumerSpec
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
+from headgate.redis.log_walk import Item
 from headgate.services.publisher import Publisher
+from headgate.services.subscriber import Subscriber
 from headgate.settings.settings import Settings
 from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder
 from tests.support.consumers_state import count_leased
@@ -129,6 +130,20 @@ def test_without_a_file_it_says_where_one_is_looked_for(run: Run, sink_folder: S
 # --dry-run -----------------------------------------------------------------------------------------------------------------
 
 
+def at_end(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
+    """Take a step whenever a dry run has read a log to its end."""
+
+    class Stepped(Subscriber):
+        def __next__(self) -> Item:
+            try:
+                return super().__next__()
+            except StopIteration:
+                step()
+                raise
+
+    monkeypatch.setattr(dry_run, "Subscriber", Stepped)
+
+
 def test_a_dry_run_prints_each_preview_and_touches_nothing(
     run: Run, sink_here: SinkFolder, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,13 +158,13 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
         publisher.publish(topic, data)
     later = iter([("orders.4.paid", "\x7f")])
 
-    def sleep(_: float) -> None:
+    def publish_or_end() -> None:
         event = next(later, None)
         if event is None:
             raise KeyboardInterrupt
         publisher.publish(*event)
 
-    monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=sleep))
+    at_end(monkeypatch, publish_or_end)
 
     result = run("--dry-run", "--since", "2")
 
@@ -164,8 +179,10 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
     assert (sink_here.got(), groups(redis_client)) == ([], [])
 
 
-def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It shows later publishes, but for probes, which consumers ignore."""
+def test_a_dry_run_may_begin_before_there_is_a_log(
+    redis_url: str, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows later publishes, but for probes, which consumers ignore, and reports what is no longer in the log."""
     said: list[str] = []
     events = [("headgate-probe", 0), ("orders.1", 1)]
 
@@ -173,12 +190,18 @@ def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Pu
         said.append(text)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=lambda _: publisher.publish_many(events)))
+    at_end(monkeypatch, lambda: publisher.publish_many(events))
     spec = ConsumerSpec("sink", Consumer, None, ("#",), "notifications")
     with pytest.raises(KeyboardInterrupt):
         dry_run.dry_run([spec], redis_url, None, say)
 
     assert said == ["2 orders.1 -> sink\n    Consumer: orders.1"]
+
+    call(redis_client, "XTRIM", log_key("notifications"), "MAXLEN", 1)
+    said.clear()
+    with pytest.raises(KeyboardInterrupt):
+        dry_run.dry_run([spec], redis_url, 1, say)
+    assert said == ["notifications: offsets 1 to 1: trimmed, not in the log any more"]
 
 
 # Running -------------------------------------------------------------------------------------------------------------------

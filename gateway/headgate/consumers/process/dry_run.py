@@ -6,7 +6,6 @@ shows every logged event once, in order, even after a pause.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
@@ -19,13 +18,14 @@ from headgate.consumers.work.store import Store
 from headgate.events.event import Event
 from headgate.events.topic import is_probe, matches
 from headgate.redis.client import open_client
-from headgate.redis.log import EventLog
+from headgate.redis.log_walk import Gap
 from headgate.runtime.operator_lines import for_terminal
 from headgate.services.publisher import Publisher
+from headgate.services.subscriber import Subscriber
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-# Interval between reads of the log, short because a person is watching.
-POLL_S = 0.2
+# Time for one namespace to have another event, short because a person is watching.
+WAIT_S = 0.2
 
 
 def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, say: Callable[[str], None]) -> None:
@@ -35,34 +35,26 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
         since: first offset to read, in every namespace; None for events published from now on.
         say: takes a text of one or more lines, in which escape sequences of a terminal are escaped.
 
-    Raises BusUnavailable and BusRefused as `redis.client.call`, and if another log has replaced one.
+    Raises BusUnavailable, BusRefused, and InvalidRequest for a `since` beyond the log, as `Subscriber`.
     """
     with closing(open_client(redis_url)) as client, Publisher(redis_url) as publisher, ExitStack() as made:
-        consumers = []
+        consumers, logs = [], {}
         for spec in specs:
             store = Store(client, redis_url, spec.namespace, spec.name, HARD_MAX_PAYLOAD_BYTES)
             context = context_of(spec, store, publisher)
             consumers.append((spec, made.enter_context(closing(spec.consumer(spec.options, context)))))
-        logs = {spec.namespace: EventLog(spec.namespace, client) for spec in specs}
-        heads = {namespace: log.head() for namespace, log in logs.items()}
-        after = {namespace: head.offset if since is None else max(since - 1, 0) for namespace, head in heads.items()}
-        for namespace, head in heads.items():
-            if after[namespace] + 1 < head.first:
-                say(f"{namespace}: offsets {after[namespace] + 1} to {head.first - 1} are not in the log any more")
+        for namespace in dict.fromkeys(spec.namespace for spec in specs):
+            after = None if since is None else since - 1
+            log = Subscriber(redis_url, "#", since=after, namespace=namespace, wait_s=WAIT_S, patience_s=0)
+            logs[namespace] = made.enter_context(log)
         while True:
-            idle = True
             for namespace, log in logs.items():
-                if not heads[namespace].epoch:  # there was no log yet
-                    heads[namespace] = log.head()
-                    continue
-                for entry in log.page(after[namespace], None, epoch=heads[namespace].epoch):
-                    idle, after[namespace] = False, entry.offset
-                    if entry.event is None:
-                        say(f"{entry.offset} cannot be read: {entry.error}")
-                    elif not is_probe(entry.event.topic):
-                        _show(consumers, namespace, heads[namespace].epoch, entry.event, say)
-            if idle:
-                time.sleep(POLL_S)
+                for item in log:
+                    if isinstance(item, Gap):
+                        why = item.why or "not in the log any more"
+                        say(f"{namespace}: offsets {item.first} to {item.last}: {item.reason}, {why}")
+                    elif not is_probe(item.topic):
+                        _show(consumers, namespace, item, say)
 
 
 def printable_lines(text: str) -> list[str]:
@@ -70,14 +62,11 @@ def printable_lines(text: str) -> list[str]:
     return [for_terminal(line).decode() for line in text.splitlines()]
 
 
-def _show(
-    consumers: Sequence[tuple[ConsumerSpec, Consumer]], namespace: str, epoch: str, event: Event, say: Callable[[str], None]
-) -> None:
+def _show(consumers: Sequence[tuple[ConsumerSpec, Consumer]], namespace: str, event: Event, say: Callable[[str], None]) -> None:
     for spec, consumer in consumers:
         if spec.namespace == namespace and any(matches(pattern, event.topic) for pattern in spec.patterns):
-            parts = {**msgspec.structs.asdict(event), "epoch": epoch}
             try:
-                text = consumer.preview(Delivery(**parts, namespace=namespace, consumer=spec.name))
+                text = consumer.preview(Delivery(**msgspec.structs.asdict(event), namespace=namespace, consumer=spec.name))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - an operator's class; the next event may work
                 text = f"its preview raised {type(error).__name__}: {error}"
             say("\n    ".join([f"{event.offset} {event.topic} -> {spec.name}", *printable_lines(text)]))

@@ -96,8 +96,8 @@ def test_machine_readable_headers_are_left_as_they_are() -> None:
     ],
 )
 def test_a_head_that_would_read_otherwise_does_not_leave(sender: Mailbox) -> None:
-    """The last look. If something got past the checks of addresses, there would be no mail."""
-    with pytest.raises(ValueError, match=r"would not read as it was written|Message-ID is not printable"):
+    """If something got past the checks of addresses, there would be no mail."""
+    with pytest.raises(ValueError, match=r"would add a line or an address"):
         compose(sender, "jo@example.com", MailText("s", "t"), "the identity", ())
 
 

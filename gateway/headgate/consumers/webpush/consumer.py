@@ -33,16 +33,12 @@ from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, encode,
 MAX_SUBSCRIPTIONS = 32
 # Open connections. All browsers together use four push services.
 MAX_SERVICES = 8
-# A browser may name an endpoint that does not answer. After a push longer than SLOW_S, pushes to services without trust rest
-# for REST_TIMES as long, so such endpoints take at most a quarter of a worker's time. A service earns a REST_TIMES-th of the
-# time of its fast pushes as credit, and has trust with a credit of TRUSTED_S. Services of browsers begin with it.
+# A browser may name an endpoint that does not answer. After a push longer than SLOW_S to a service that is neither a browser's
+# nor the operator's, pushes to all such services rest for REST_TIMES as long, so they take at most a quarter of a worker's time.
 SLOW_S, REST_TIMES = 1.0, 3
-TRUSTED_S, MAX_CREDIT_S = 1.0, 60.0
 _OF_BROWSERS = re.compile(
     r"https://(fcm\.googleapis\.com|updates\.push\.services\.mozilla\.com|web\.push\.apple\.com|[a-z0-9-]+\.notify\.windows\.com)"
 )
-# Services with a credit. Beyond that the one without a push for the longest time loses its credit.
-MAX_CREDITS = 1_000
 MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
 # The service no longer knows the endpoint (RFC 8030, section 7.3, and the practice of services).
 _GONE = (404, 410)
@@ -129,7 +125,6 @@ class WebPush(Consumer):
             now=now,
         )
         self._services: OrderedDict[str, HttpPost] = OrderedDict()
-        self._credits_s: OrderedDict[str, float] = OrderedDict()
         self._rest_until_s = 0.0
 
     @classmethod
@@ -153,7 +148,7 @@ class WebPush(Consumer):
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
             OutcomeUnknown, Retry: as `webhook.post.HttpPost`. Retry also for any answer except a 2xx, 404, 410 or 413, and
-                while services without trust rest.
+                while unknown services rest.
         """
         if (raw := self._stored(delivery).get(delivery.key)) is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()
@@ -166,13 +161,16 @@ class WebPush(Consumer):
         except ValueError as error:
             raise Reject(f"a subscription is invalid: {error}") from error
         body = encrypt(self._payload(delivery), to)
-        began_s = self._now()
-        if self._credit_s(target.origin) < TRUSTED_S and (rest_s := self._rest_until_s - began_s) > 0:
+        began_s, place = self._now(), (target.host, target.port)
+        is_known = place in self._options.allow_private.places or bool(_OF_BROWSERS.fullmatch(target.origin))
+        if not is_known and (rest_s := self._rest_until_s - began_s) > 0:
             raise Retry(f"pushes to {target.origin} rest, as a push service took long", after_s=rest_s)
         try:
             status, retry_after_s = self._service(target).post(self._headers(delivery, target), body, target.path)
         finally:
-            self._charge(target.origin, self._now() - began_s)
+            slow_s = self._now() - began_s - SLOW_S
+            if not is_known and slow_s > 0:
+                self._rest_until_s = self._now() + REST_TIMES * slow_s
         if status in _GONE:
             self._gone(to.endpoint)
             PUSHES.labels(self.context.name, "gone").inc()
@@ -219,19 +217,6 @@ class WebPush(Consumer):
             "Urgency": self._options.urgency,
             "User-Agent": f"Headgate/{__version__}",
         }
-
-    def _credit_s(self, origin: str) -> float:
-        return self._credits_s.get(origin, TRUSTED_S if _OF_BROWSERS.fullmatch(origin) else 0.0)
-
-    def _charge(self, origin: str, took_s: float) -> None:
-        """Credit a service for a fast push, or charge it for a slow one. Without enough credit, all without trust rest."""
-        credit_s = self._credit_s(origin) + (took_s / REST_TIMES if took_s <= SLOW_S else SLOW_S - took_s)
-        if credit_s < 0:
-            self._rest_until_s = max(self._rest_until_s, self._now()) - REST_TIMES * credit_s
-        self._credits_s.pop(origin, None)
-        self._credits_s[origin] = min(max(credit_s, 0.0), MAX_CREDIT_S)
-        if len(self._credits_s) > MAX_CREDITS:
-            self._credits_s.popitem(last=False)
 
     def _service(self, target: Target) -> HttpPost:
         """Return the Post of a push service. Closes the least recently used one if there are too many."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
@@ -20,15 +20,19 @@ from headgate.runtime.metrics import exposition
 from headgate.settings.addresses.origins import is_loopback
 from headgate_server.api.error_pages import refusal
 
-if TYPE_CHECKING:
-    from headgate.workers.peer_workers import PeerWorkers
-
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
 # The greatest age of the state of workers.
 FRESH_S = 0.5
 # A proxy on this machine adds at least one of them.
 _OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+
+
+class PeerWorkers(Protocol):
+    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several (headgate.workers.peer_workers)."""
+
+    def health(self) -> Mapping[str, object]: ...
+    def exposition(self) -> tuple[str, bytes]: ...
 
 
 def health_routes(gate: Headgate, *, metrics_open: bool) -> Blueprint:
@@ -94,7 +98,7 @@ def missing(state: Mapping[str, object]) -> list[str]:
 
 
 def _peer_workers() -> PeerWorkers | None:
-    """Return the workers on a shared port, which answer together with this process, or None without any."""
+    """Return the workers that answer together with this process, or None without any."""
     workers: PeerWorkers | None = current_app.extensions.get("headgate.workers")
     return workers
 

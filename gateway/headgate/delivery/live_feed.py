@@ -79,28 +79,30 @@ class Bridge:
         return [frame for frame in frames if wanted(frame)]
 
 
-class CursorTurns:
-    """The turns in which idle clients get a cursor, as no event brings them their position. `now_s` is monotonic.
+def cursor_turns(now_s: float) -> Callable[[float, int, float], set[int]]:
+    """Return the turns in which idle clients get a cursor, as no event brings them their position. `now_s` is monotonic.
+
+    The result returns the due slots at a time, for the position of the feed and how many events the log holds before it trims.
 
     Clients are in CURSOR_SLOTS slots by their sessions, so that not all get a cursor at once. A slot has its turn every
     CURSOR_INTERVAL_S, and sooner once half of the events that the log retains were published since the last one. So the log still
     retains at least half of its events after the position of a client that loses its connection.
     """
 
-    def __init__(self, now_s: float) -> None:
-        # Time and offset of the last turn of each slot.
-        self._last = [(now_s - CURSOR_INTERVAL_S * slot / CURSOR_SLOTS, 0) for slot in range(CURSOR_SLOTS)]
+    # Time and offset of the last turn of each slot.
+    last = [(now_s - CURSOR_INTERVAL_S * slot / CURSOR_SLOTS, 0) for slot in range(CURSOR_SLOTS)]
 
-    def due(self, now_s: float, position: int, retained: float) -> set[int]:
-        """Return the due slots. `position` is that of the feed; `retained` is how many events the log holds before it trims."""
-        due = set()
-        for slot, (at_s, offset) in enumerate(self._last):
+    def due(now_s: float, position: int, retained: float) -> set[int]:
+        slots = set()
+        for slot, (at_s, offset) in enumerate(last):
             if now_s - at_s >= CURSOR_INTERVAL_S or position - offset >= max(retained / 2, 1):
-                due.add(slot)
-                self._last[slot] = now_s, position
+                slots.add(slot)
+                last[slot] = now_s, position
             elif position < offset:
-                self._last[slot] = at_s, position  # the log has lost its end, of which each client was notified
-        return due
+                last[slot] = at_s, position  # the log has lost its end, of which each client was notified
+        return slots
+
+    return due
 
 
 class LiveFeed:

@@ -20,7 +20,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.direct import Run, direct_writer
 from headgate.delivery.fanout import Router
 from headgate.delivery.ledger import DeliveryCounts, Ledger
-from headgate.delivery.live_feed import CursorTurns, LiveFeed
+from headgate.delivery.live_feed import LiveFeed, cursor_turns
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.tally import Tallies, Traced
@@ -73,7 +73,7 @@ class Namespace:
         self.search = LogSearch(name, self.bus, self._live, search_log, settings, Share(SHARE_S))
         self.subscriptions = Subscriptions(self.clients, matcher, self.search, authorizing, settings)
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
-        self._cursors = CursorTurns(monotonic())
+        self._due_cursors = cursor_turns(monotonic())
         self.retention_s = inf
         self._turns = Turns()  # for all other greenlets, between the slices of the bus's work
         self._round: Greenlet | None = None  # sends cursors to clients now
@@ -319,7 +319,7 @@ class Namespace:
         # Before its first trim the log still has every position.
         position, bound = self._live.position(), self._settings.log_max_events or inf
         retained = min(bound, position - self.bus.first + 1) if self.bus.first > 1 else bound
-        if slots := self._cursors.due(monotonic(), position, retained):
+        if slots := self._due_cursors(monotonic(), position, retained):
             self._round = spawn(self._go_round, slots)  # in a greenlet, because events would wait here for thousands of writes
 
     def _go_round(self, slots: set[int]) -> None:

@@ -6,18 +6,18 @@ from math import inf
 
 import pytest
 
-from headgate.delivery.live_feed import CURSOR_INTERVAL_S, CURSOR_SLOTS, CursorTurns
+from headgate.delivery.live_feed import CURSOR_INTERVAL_S, CURSOR_SLOTS, cursor_turns
 
 FENCE_S = 1.0
 
 
 def turns_of(seconds: float, events_per_s: float, retained: float, every_s: float = FENCE_S) -> list[tuple[float, int, set[int]]]:
     """Return the turns of a namespace: when, at which offset, and which slots."""
-    turns = CursorTurns(0.0)
+    due = cursor_turns(0.0)
     found = []
     for step in range(1, int(seconds / every_s) + 1):
         now_s = step * every_s
-        found.append((now_s, int(now_s * events_per_s), turns.due(now_s, int(now_s * events_per_s), retained)))
+        found.append((now_s, int(now_s * events_per_s), due(now_s, int(now_s * events_per_s), retained)))
     return found
 
 
@@ -53,7 +53,7 @@ def test_no_place_is_older_than_half_of_what_the_log_retains_and_the_events_betw
 
 def test_a_log_that_has_lost_its_end_delays_nobody() -> None:
     """Offsets that come once more count from there."""
-    turns = CursorTurns(0.0)
-    assert turns.due(10, 5000, 1000) == set(range(CURSOR_SLOTS))
-    assert turns.due(11, 100, 1000) == set()
-    assert turns.due(12, 600, 1000) == set(range(CURSOR_SLOTS))
+    due = cursor_turns(0.0)
+    assert due(10, 5000, 1000) == set(range(CURSOR_SLOTS))
+    assert due(11, 100, 1000) == set()
+    assert due(12, 600, 1000) == set(range(CURSOR_SLOTS))

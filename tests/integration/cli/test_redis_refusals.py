@@ -162,7 +162,7 @@ def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:
         call(client, "SAVE")
         client.close()
     socket = str(tmp_path / "s")
-    command = [find_server(redis_program()).path, "--port", "0", "--unixsocket", socket, "--dir", str(tmp_path / "data")]
+    command = [find_server(redis_program())[0], "--port", "0", "--unixsocket", socket, "--dir", str(tmp_path / "data")]
     process = subprocess.Popen([*command, "--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"])
     try:
         wait_until(lambda: Path(socket).exists(), "it listens")

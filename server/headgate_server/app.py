@@ -30,7 +30,7 @@ from .api.v1.table import OPERATIONS
 from .demo.kept import Kept
 from .demo.orders import OrderBook
 from .demo.pages import demo_routes
-from .demo.tokens import USERS, DemoTokens
+from .demo.tokens import USERS, demo_authenticator, demo_tokens
 
 
 def create_app(settings: Settings | None = None, *, gate: Headgate | None = None, is_final: bool = False) -> Flask:
@@ -49,10 +49,12 @@ def create_app(settings: Settings | None = None, *, gate: Headgate | None = None
     install_error_pages(app)
     app.after_request(add_security_headers)
     kept = Kept(lambda: find_redis_url(settings, within_s=0.0)) if settings.demo and gate is None else None
-    tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
+    tokens = demo_tokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
-        gate = extension = Headgate(app, authenticator=tokens.authenticator(settings) if tokens else None, settings=settings)
+        gate = extension = Headgate(
+            app, authenticator=demo_authenticator(tokens, settings) if tokens else None, settings=settings
+        )
     add_page_files(app, __package__)
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     reads = SharedRates("read", settings.read_per_s, settings.read_burst)

@@ -9,15 +9,17 @@ Every change needs the token as a Bearer header, which another site cannot make 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, current_app, jsonify, render_template, request
 
+from headgate.auth.tokens import Tokens
 from headgate_server.api.v1.dispatch import json_object
 from headgate_server.api.v1.problems import HttpRefusal
 
 from .orders import STATUSES, OrderBook
-from .tokens import USERS, DemoTokens
+from .tokens import USERS, issue
 from .trouble import MAX_OVER_S, Troubles
 
 if TYPE_CHECKING:
@@ -28,14 +30,14 @@ STALL_S = 4.0
 MIN_STALL_S = 0.1
 
 
-def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
+def demo_routes(book: OrderBook, tokens: Callable[[], Tokens]) -> Blueprint:
     """Return the demo's pages and routes."""
     routes = Blueprint("demo", __name__, template_folder=".")
     troubles = Troubles(book)
 
     def user() -> str:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        return tokens.verify(token.strip() if scheme.lower() == "bearer" else "")
+        return tokens().verify(token.strip() if scheme.lower() == "bearer" else "").user
 
     def operator() -> DemoOperator:
         operator_: DemoOperator | None = current_app.extensions.get("headgate.operator")
@@ -57,7 +59,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.post("/demo/session")
     def session() -> Response:
-        return jsonify(token=tokens.issue(json_object().get("user")))
+        return jsonify(token=issue(tokens(), json_object().get("user")))
 
     @routes.get("/demo/orders")
     def orders() -> Response:

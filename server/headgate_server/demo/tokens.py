@@ -6,7 +6,7 @@ This is not an identity system, because anyone may sign in as Ana or Ben. It mar
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache
 
 from headgate.auth.identity import Authenticator
 from headgate.auth.keys import SECRET_ALGORITHM, TokenKey
@@ -22,28 +22,18 @@ _AUDIENCE = "headgate demo"
 _SUBSCRIBE = ["orders.#"]
 
 
-class DemoTokens:
-    """Issues and verifies tokens with a secret that never leaves the server. The first token calls `find_secret`; every method
-    raises its errors.
-    """
+def demo_tokens(find_secret: Callable[[], bytes]) -> Callable[[], Tokens]:
+    """Return the tokens with a secret that never leaves the server. The first call calls `find_secret`, and raises its errors."""
+    return cache(lambda: Tokens([TokenKey("demo", SECRET_ALGORITHM, find_secret())], _AUDIENCE, leeway_s=0.0))
 
-    def __init__(self, find_secret: Callable[[], bytes]) -> None:
-        self._find_secret = find_secret
 
-    @cached_property
-    def _tokens(self) -> Tokens:
-        return Tokens([TokenKey("demo", SECRET_ALGORITHM, self._find_secret())], _AUDIENCE, leeway_s=0.0)
+def issue(tokens: Tokens, user: object) -> str:
+    """Return a token for one of USERS. Raises InvalidRequest if there is no such user."""
+    if not isinstance(user, str) or user not in USERS:
+        raise InvalidRequest(f"user: expected one of {', '.join(USERS)}")
+    return tokens.mint(user, _SUBSCRIBE, [], TOKEN_LIFETIME_S)
 
-    def issue(self, user: object) -> str:
-        """Return a token for one of USERS. Raises InvalidRequest if there is no such user."""
-        if not isinstance(user, str) or user not in USERS:
-            raise InvalidRequest(f"user: expected one of {', '.join(USERS)}")
-        return self._tokens.mint(user, _SUBSCRIBE, [], TOKEN_LIFETIME_S)
 
-    def verify(self, token: str) -> str:
-        """Return the user of a token. Raises Unauthorized if it is missing, forged, signed with another secret, or expired."""
-        return self._tokens.verify(token).user
-
-    def authenticator(self, settings: Settings) -> Authenticator:
-        """Return the gateway's authenticator. A client without a token is anonymous if the settings allow it."""
-        return lambda handshake: token_authenticator(self._tokens, settings)(handshake)
+def demo_authenticator(tokens: Callable[[], Tokens], settings: Settings) -> Authenticator:
+    """Return the gateway's authenticator. A client without a token is anonymous if the settings allow it."""
+    return lambda handshake: token_authenticator(tokens(), settings)(handshake)

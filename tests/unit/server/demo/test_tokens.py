@@ -7,32 +7,32 @@ import pytest
 from headgate.auth.identity import Handshake
 from headgate.errors import Unauthorized
 from headgate.settings.settings import Settings
-from headgate_server.demo import tokens as demo_tokens
-from headgate_server.demo.tokens import DemoTokens
+from headgate_server.demo import tokens as tokens_module
+from headgate_server.demo.tokens import demo_authenticator, demo_tokens, issue
 
 SECRET = bytes(range(32))
 
 
 def test_a_token_is_good_with_its_own_secret_only() -> None:
     """The server that issued it may have ended; a server with another secret refuses it."""
-    token = DemoTokens(lambda: SECRET).issue("ana")
-    assert DemoTokens(lambda: SECRET).verify(token) == "ana"
+    token = issue(demo_tokens(lambda: SECRET)(), "ana")
+    assert demo_tokens(lambda: SECRET)().verify(token).user == "ana"
     with pytest.raises(Unauthorized, match="signature"):
-        DemoTokens(lambda: SECRET[::-1]).verify(token)
+        demo_tokens(lambda: SECRET[::-1])().verify(token)
 
 
 def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """One issued longer ago than its lifetime is refused."""
-    monkeypatch.setattr(demo_tokens, "TOKEN_LIFETIME_S", -1)
-    tokens = DemoTokens(lambda: SECRET)
+    monkeypatch.setattr(tokens_module, "TOKEN_LIFETIME_S", -1)
+    tokens = demo_tokens(lambda: SECRET)()
     with pytest.raises(Unauthorized, match="expired"):
-        tokens.verify(tokens.issue("ana"))
+        tokens.verify(issue(tokens, "ana"))
 
 
 def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
     """A pattern in a grant is allowed, and nothing beyond. There are neither another user's messages nor publishing."""
-    tokens = DemoTokens(lambda: SECRET)
-    found = tokens.authenticator(Settings())(Handshake("notifications", {"token": tokens.issue("ana")}, {}))
+    tokens = demo_tokens(lambda: SECRET)
+    found = demo_authenticator(tokens, Settings())(Handshake("notifications", {"token": issue(tokens(), "ana")}, {}))
     assert found is not None
     ana = found.with_own_topics()
     assert ana.user == "ana"
@@ -45,7 +45,7 @@ def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
 @pytest.mark.parametrize("dev", [False, True])
 def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -> None:
     """Development lets a client without a token in, but none with a bad one."""
-    authenticate = DemoTokens(lambda: SECRET).authenticator(Settings(dev=dev))
+    authenticate = demo_authenticator(demo_tokens(lambda: SECRET), Settings(dev=dev))
     if dev and not auth:
         identity = authenticate(Handshake("notifications", auth, {}))
         assert identity is not None

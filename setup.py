@@ -56,7 +56,7 @@ def extensions() -> list[Extension]:
     if compiled == "YES" and (missing := fault()) is not None:
         sys.exit(f"headgate: {missing}; {HINT}.")
     source = "gateway/headgate/_native"
-    parts = [f"{source}_{part}.h" for part in ("frame", "head", "json", "message", "page")]
+    parts = [f"{source}_{part}.h" for part in ("frame", "head", "json", "message", "page", "redis")]
     return [Extension("headgate._native", [f"{source}.c"], depends=parts, optional=compiled != "YES")]
 
 

@@ -33,6 +33,7 @@
 #include "_native_head.h"
 #include "_native_message.h"
 #include "_native_page.h"
+#include "_native_redis.h"
 
 #ifndef MSG_NOSIGNAL /* Python ignores SIGPIPE anyway */
 #define MSG_NOSIGNAL 0
@@ -662,6 +663,7 @@ static PyMethodDef FUNCTIONS[] = {
     {"page_frames", page_frames, METH_VARARGS, page_frames_doc},
     {"is_surely_json", surely, METH_O, surely_doc},
     {"usual_head", usual_head, METH_O, usual_head_doc},
+    {"packed", packed, METH_O, packed_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -25,11 +25,12 @@ from contextvars import Context
 from inspect import signature
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import redis
 import redis.connection
 
+from headgate.installation import native
 from headgate.settings.addresses.redis_url import shown_node
 
 from .budget import left_s, wait_s
@@ -49,6 +50,8 @@ except ImportError:  # optional for a process that only publishes, where redis-p
 else:
     # redis-py calls it too, after a check of each word that takes as long.
     _pack, _parser = pack_command, {"parser_class": Replies}
+
+_packed: Final[Callable[[object], bytes | None] | None] = native("packed")
 
 # Limits on the question where an address leads, in seconds and as a share of the time left. The caller's own command waits for
 # it.
@@ -176,7 +179,9 @@ class Bounded:
         super().disconnect(*args, **options)  # type: ignore[misc]
 
     def pack_commands(self, commands: Sequence[Sequence[Any]]) -> Any:
-        """Encode commands for Redis."""
+        """Encode commands for Redis. C leaves words that are no text, bytes or number of 64 bits, and names of two words."""
+        if _packed is not None and (data := _packed(commands)) is not None:
+            return [data]
         # redis-py splits a name such as SENTINEL MASTERS into two words.
         if _pack is None or any(" " in command[0] for command in commands if isinstance(command[0], str)):
             return super().pack_commands(commands)  # type: ignore[misc]

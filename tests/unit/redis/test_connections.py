@@ -1,16 +1,26 @@
 """Before a connection: the files of a Redis URL, whether its server should have a password, and the receipts to report."""
 
+import sys
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+from hiredis import pack_command
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.errors import BusRefused
+from headgate.events.event import JsonText
+from headgate.installation import native
 from headgate.node.gateway import warn_of_open_redis
 from headgate.redis.bounded import MAX_EPOCHS, Connection, NewestReceipts
 from headgate.redis.client import open_client
 from tests.support.certificates import Authority
 from tests.support.processes import in_child
+
+packed = native("packed")
 
 OPEN = (
     *("redis://redis.internal:6379/0", "redis://10.0.0.7", "rediss://redis.internal/0", "redis://user@redis.internal"),
@@ -59,6 +69,42 @@ def test_an_interrupt_while_a_command_is_encoded_raises() -> None:
         return True
 
     assert in_child(is_raised)
+
+
+WORDS = st.one_of(
+    st.text(),
+    st.binary(),
+    st.integers(-(2**64), 2**64),
+    st.sampled_from([True, 1.5, None, JsonText(b"{}"), "CONFIG GET", "\ud800", bytearray(b"x"), -(2**63), 2**63 - 1, 2**63]),
+)
+
+
+@pytest.mark.skipif(packed is None, reason="the packer in C is not built here, or not wanted")
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=6).map(tuple), max_size=5))
+def test_the_packer_in_c_leaves_commands_or_packs_them_as_hiredis_does(commands: list[tuple[Any, ...]]) -> None:
+    """It packs texts, bytes and numbers of 64 bits, and leaves two words in one, which redis-py parts."""
+    before = sys.getrefcount(None)
+    is_usual = all(
+        (type(word) is str and word.isprintable() and (at or " " not in word))
+        or (isinstance(word, bytes) and (at or b" " not in word))
+        or (type(word) is int and -(2**63) <= word < 2**63)
+        for command in commands
+        for at, word in enumerate(command)
+    )
+    data = packed(commands)
+    assert (data is not None) >= is_usual
+    if data is not None:
+        assert data == b"".join(pack_command(command) for command in commands)
+    tracemalloc.start()
+    try:
+        packed(commands)
+        started = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            packed(commands)
+        assert tracemalloc.get_traced_memory()[0] <= started + 200
+    finally:
+        tracemalloc.stop()
+    assert abs(sys.getrefcount(None) - before) < 20
 
 
 def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,24 +14,9 @@ from headgate.services.publisher import Receipt
 from headgate.settings.settings import Settings
 
 
-@pytest.mark.parametrize(
-    ("pattern", "allowed"),
-    [
-        ("orders.42.shipped", True),
-        ("orders.*.shipped", True),
-        ("orders.#", True),
-        ("orders", True),
-        ("users.ana", True),
-        ("users.*", False),
-        ("users.ana.mail", False),
-        ("*.42.shipped", False),
-        ("#", False),
-        ("#.orders", False),
-        ("orders2.x", False),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "allowed"), [("orders.*.shipped", True), ("users.*", False), ("#", False)])
 def test_a_subscription_is_allowed_only_if_a_grant_contains_the_whole_pattern(pattern: str, allowed: bool) -> None:
-    """Pattern in pattern. A wildcard that also reaches outside the grant is refused whole."""
+    """Pattern in pattern: test_grants.py has the rule's vectors. A wildcard that also reaches outside is refused whole."""
     assert Identity("ana", subscribe=("orders.#", "users.ana")).may_subscribe(pattern) is allowed
 
 

@@ -1,6 +1,5 @@
 """A session from its beginning to its end, and the table of its states. Upgrades: test_upgrade.py; polls: test_long_poll.py."""
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -13,7 +12,6 @@ from headgate.events.wire.frames import Frame
 from headgate.runtime.machine import IllegalStep, Machine
 from headgate.transport import session as session_module
 from headgate.transport.inbox import FULL_MESSAGES
-from headgate.transport.session import Session
 from headgate.transport.session_state import MACHINE, MOVED, OVER, SessionState
 from tests.support.session_browser import Browser
 from tests.support.session_clock import Clock, controlled_clock, fill, read_all, turn, until
@@ -225,22 +223,6 @@ class TestEnd:
         browser.clock.advance(2e6)
 
         assert browser.clock.asked == []
-
-    def test_a_session_that_is_over_is_freed_without_the_garbage_collector(self, browser: Browser) -> None:
-        """No cycle holds it, so thousands that leave at once cost no collection."""
-        browser.connect().session.joined = True
-        browser.send("4hello")
-        browser.session.sid = "to be freed"
-        browser.session.end("server disconnect", hard=True)
-        turn()
-        browser.clock.asked.clear()
-        gc.disable()
-        try:
-            browser.session = Session(browser.server, "another")
-            turn()
-            assert not any(isinstance(thing, Session) and thing.sid == "to be freed" for thing in gc.get_objects())
-        finally:
-            gc.enable()
 
 
 BROWSER = ("probe", "2probe", "5", "4message", "3", "1", "9", "b", "cut", "poll", "post")

@@ -42,11 +42,6 @@ class Room(socketio.Namespace):  # type: ignore[misc]
             self.emit("numbered", (number, "x" * size), to=sid)
         return "behind them"
 
-    def on_binary_burst(self, sid: str, count: int) -> bytes:
-        for number in range(count):
-            self.emit("numbered", (number, b"x"), to=sid)
-        return b"behind them"
-
     def on_echo(self, sid: str, *data: Any) -> tuple[Any, ...]:
         return data
 
@@ -57,7 +52,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         self.disconnect(sid)
 
     def on_disconnect(self, sid: str, reason: str) -> None:
-        """Note the remains of a client that leaves, and notify the room."""
+        """Note the remains of a client that leaves."""
         session = self.get_session(sid)
         self.leaving.append(session["user"])
         if session.get("waits"):
@@ -75,6 +70,5 @@ class Room(socketio.Namespace):  # type: ignore[misc]
             }
         )
         self.leaving.remove(session["user"])
-        self.emit("left the room", session["user"], room=ROOM, skip_sid=sid)
         if session.get("raises"):
             raise RuntimeError("this disconnect handler fails")

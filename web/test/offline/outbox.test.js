@@ -87,8 +87,8 @@ describe("an entry of the outbox", () => {
   });
 });
 
-/** A page with a gate that answers as a test says, and with an outbox in memory. */
-function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
+/** A page with a gate that answers as a test says, and with an outbox in memory; `isUp`: it is connected. */
+function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, isUp = false, ...options } = {}) {
   const world = new OutboxWorld(1, bounds);
   const reported = [];
   const notices = [];
@@ -105,19 +105,23 @@ function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
     while (world.step()) await settle();
   };
   const connect = (user) => run(tab.connect(user));
+  if (isUp) tab.connect("ana");
+  /** Publish, and let everything happen. */
+  const send = (id) => {
+    const receipt = outbox.publish("a.b", 1, { id });
+    return run().then(() => ({ receipt }));
+  };
   const cut = () => run(tab.cut());
   const pass = async (ms) => run(await world.pass(ms));
   /** The log loses its end. */
   const roll = (offset) => run(world.roll(offset)).then(() => pass(6000));
-  return { world, tab, outbox, reported, notices, run, connect, cut, pass, roll, ids: () => world.log.map(({ id }) => id) };
+  return { world, tab, outbox, reported, notices, run, connect, send, cut, pass, roll, ids: () => world.log.map(({ id }) => id) };
 }
 
 describe("an outbox", () => {
   it("sends at once while there is a connection, and resolves with the receipt", async () => {
-    const { tab, outbox, reported, run } = page();
-    tab.connect("ana");
-    const receipt = outbox.publish("a.b", 1, { id: "x" });
-    await run();
+    const { reported, send } = page({ isUp: true });
+    const { receipt } = await send("x");
     assert.deepEqual(await receipt, { epoch: "e", offset: 1, duplicate: false });
     assert.deepEqual(reported, ["publish:queued x", "publish:receipt x"]);
   });
@@ -175,14 +179,13 @@ describe("an outbox", () => {
   });
 
   it("sends when the gateway's time is over, though the user has set the clock back", async () => {
-    const { world, tab, outbox, run, connect, pass, ids } = page();
+    const { world, tab, connect, pass, ids, send } = page();
     await connect("ana");
     tab.publish = async () => {
       Reflect.deleteProperty(tab, "publish");
       throw new HeadgateError("limit_reached", { retryAfterS: 5 }, true);
     };
-    const receipt = outbox.publish("a.b", 1, { id: "x" });
-    await run();
+    const { receipt } = await send("x");
     tab.clock.nowMs = () => world.nowMs - 3_600_000;
     await pass(4000);
     assert.deepEqual(ids(), []);
@@ -192,8 +195,7 @@ describe("an outbox", () => {
   });
 
   it("sends again under the same id when no answer came", async () => {
-    const { world, tab, outbox, connect, cut, ids } = page();
-    tab.connect("ana");
+    const { world, outbox, connect, cut, ids } = page({ isUp: true });
     const receipt = outbox.publish("a.b", 1, { id: "x" });
     await settle();
     world.step(); // it arrives, and the connection breaks
@@ -218,8 +220,7 @@ describe("an outbox", () => {
   });
 
   it("sends again under the same id what the log has lost with its end, and reports the new receipt", async () => {
-    const { tab, outbox, notices, run, roll, ids } = page();
-    tab.connect("ana");
+    const { outbox, notices, run, roll, ids } = page({ isUp: true });
     const receipts = ["x", "y"].map((id) => outbox.publish("a.b", 1, { id }));
     await run();
     await roll(1);
@@ -230,10 +231,8 @@ describe("an outbox", () => {
   });
 
   it("asks for what it has lost though the answer to that is lost too, and though the log loses its end again", async () => {
-    const { world, tab, outbox, notices, run, connect, cut, roll, ids } = page();
-    tab.connect("ana");
-    outbox.publish("a.b", 1, { id: "x" });
-    await run();
+    const { world, notices, connect, cut, roll, ids, send } = page({ isUp: true });
+    await send("x");
     world.roll(0);
     await settle();
     await world.pass(6000);
@@ -249,20 +248,16 @@ describe("an outbox", () => {
   });
 
   it("says nothing and sends nothing twice where another epoch has lost nothing", async () => {
-    const { tab, outbox, reported, run, pass, roll, ids } = page();
-    tab.connect("ana");
-    outbox.publish("a.b", 1, { id: "x" });
-    await run();
+    const { reported, pass, roll, ids, send } = page({ isUp: true });
+    await send("x");
     await roll(1);
     await pass(KEPT_MS);
     assert.deepEqual([ids(), reported], [["x"], ["publish:queued x", "publish:receipt x"]]);
   });
 
   it("says that it cannot know what has become of a receipt, where it comes back too late to send again", async () => {
-    const { world, tab, outbox, reported, run, connect, ids } = page();
-    tab.connect("ana");
-    outbox.publish("a.b", 1, { id: "x" });
-    await run();
+    const { world, tab, reported, connect, ids, send } = page({ isUp: true });
+    await send("x");
     tab.cut();
     world.roll(0);
     await world.pass(REMEMBERED_MS);
@@ -271,12 +266,8 @@ describe("an outbox", () => {
   });
 
   it("keeps no more receipts than it may keep publishes, the newest, and none that it is to discard", async () => {
-    const { tab, outbox, run, pass, roll, ids } = page({ bounds: { maxEvents: 2, maxBytes: 1000 } });
-    tab.connect("ana");
-    for (const id of ["v", "w", "x", "y"]) {
-      outbox.publish("a.b", 1, { id });
-      await run();
-    }
+    const { outbox, pass, roll, ids, send } = page({ bounds: { maxEvents: 2, maxBytes: 1000 }, isUp: true });
+    for (const id of ["v", "w", "x", "y"]) await send(id);
     await pass(6000);
     await roll(0);
     assert.deepEqual(ids(), ["x", "y"]);
@@ -286,8 +277,7 @@ describe("an outbox", () => {
   });
 
   it("sends while the client has far to catch up, and after the log has begun again below where it was", async () => {
-    const { world, tab, outbox, run, roll, ids } = page();
-    tab.connect("ana");
+    const { world, tab, outbox, run, roll, ids, send } = page({ isUp: true });
     tab.state.offset = 1;
     world.head = 10 * REMEMBERED_EVENTS;
     tab.cut();
@@ -297,14 +287,12 @@ describe("an outbox", () => {
     assert.equal(world.steps.length, 2, "its notice and the publish");
     await run();
     await roll(-1);
-    outbox.publish("a.b", 1, { id: "y" });
-    await run();
+    await send("y");
     assert.deepEqual(ids(), ["x", "y"]);
   });
 
   it("says that it cannot know, where sending again could publish twice", async () => {
-    const { world, tab, outbox, connect, cut, ids } = page({ maxAgeMs: 1e9 });
-    tab.connect("ana");
+    const { world, outbox, connect, cut, ids } = page({ maxAgeMs: 1e9, isUp: true });
     const fate = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "outcome_unknown", retry: false });
     await settle();
     world.step();
@@ -353,8 +341,7 @@ describe("an outbox", () => {
   });
 
   it("in memory says at its end what was not sent, and what may have been", async () => {
-    const { tab, outbox, run } = page();
-    tab.connect("ana");
+    const { outbox, run } = page({ isUp: true });
     const sent = assert.rejects(outbox.publish("a.b", 1), { code: "outcome_unknown" });
     const queued = assert.rejects(outbox.publish("a.b", 2), { code: "closed", parts: { kept: false } });
     await settle();
@@ -390,8 +377,7 @@ describe("an outbox that discards", () => {
   });
 
   it("waits for the answer to what is under way, and says that it cannot know where none comes", async () => {
-    const { tab, outbox, reported, run } = page();
-    tab.connect("ana");
+    const { tab, outbox, reported, run } = page({ isUp: true });
     const fate = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "outcome_unknown", parts: { id: "x", topic: "a.b", reason: "discarded" } });
     await settle();
     const ended = outbox.discard();

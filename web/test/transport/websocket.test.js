@@ -108,6 +108,13 @@ async function openNoted(options) {
   return note();
 }
 
+/** The same, and be welcomed. */
+async function welcomedNoted() {
+  const reported = await openNoted();
+  await welcome();
+  return reported;
+}
+
 beforeEach(() => {
   sockets = [];
   nowMs = 1000;
@@ -167,15 +174,13 @@ describe("over a WebSocket", () => {
   });
 
   it("passes over messages of a later protocol, and of other namespaces", async () => {
-    const reported = await openNoted();
-    await welcome();
+    const reported = await welcomedNoted();
     for (const text of ["6", '42/other,["event","a",1,{}]', '43/notifications,99[{"ok":true}]', '42/notifications,["news",1]']) sockets[0].says(text);
     assert.deepEqual([reported, gate.state.connection], [[], "up"]);
   });
 
   it("answers pings, and loses a gateway that is silent for longer than it said", async () => {
-    const reported = await openNoted();
-    await welcome();
+    const reported = await welcomedNoted();
     await pass(40_000);
     sockets[0].says("2");
     assert.equal(sockets[0].sent.at(-1), "3");
@@ -189,8 +194,7 @@ describe("over a WebSocket", () => {
   });
 
   it("stays when a page that slept finds messages waiting", async () => {
-    const reported = await openNoted();
-    await welcome();
+    const reported = await welcomedNoted();
     await pass(600_000);
     sockets[0].says("2");
     await pass(GRACE_MS);
@@ -208,8 +212,7 @@ describe("over a WebSocket", () => {
     "joins twice": '40/notifications,{"sid":"z"}',
   })) {
     it(`ends the connection and comes back when a message ${what}`, async () => {
-      const reported = await openNoted();
-      await welcome();
+      const reported = await welcomedNoted();
       sockets[0].says(message);
       assert.deepEqual(reported, ["parse error"]);
       await pass(20);
@@ -234,8 +237,7 @@ describe("over a WebSocket", () => {
   }
 
   it("says why the gateway closed, and comes back", async () => {
-    const reported = await openNoted();
-    await welcome();
+    const reported = await welcomedNoted();
     sockets[0].ends(1008, "unauthorized: expired");
     await pass(20);
     await welcome();
@@ -258,8 +260,7 @@ describe("over a WebSocket", () => {
   });
 
   it("rejects requests without an answer in time, and those whose connection ends", async () => {
-    await open({ requestTimeoutMs: 500 });
-    await welcome();
+    await openWelcomed({ requestTimeoutMs: 500 });
     const late = [assert.rejects(gate.seen(["i"]), { code: "timeout", retry: true }), assert.rejects(gate.publish("a", 1, { id: "x" }), { code: "outcome_unknown", retry: false, parts: { id: "x", topic: "a", reason: "timeout" } })];
     await pass(500);
     await Promise.all(late);
@@ -285,8 +286,7 @@ describe("over a WebSocket", () => {
 });
 
 it("says goodbye when it is closed, and not when it moves: presence would end with it", async () => {
-  await open({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
-  await welcome();
+  await openWelcomed({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
   const sent = sockets[0].sent.length;
   sockets[0].says('42/notifications,["status",{"moving":{"reason":"draining","within_s":0}}]');
   await pass(1000);
@@ -414,8 +414,7 @@ describe("when a WebSocket cannot be opened", () => {
   });
 
   it("tries a WebSocket once more, if one has worked, before it takes another way", async () => {
-    await open({ transport: undefined });
-    await welcome();
+    await openWelcomed({ transport: undefined });
     http = SESSION_BEGUN;
     sockets[0].ends();
     await pass(20);
@@ -612,8 +611,7 @@ describe("when the network or the page was away", () => {
 
   it("does not wait for the next attempt when it wakes, but all pages that wake do not come at once", async () => {
     mock.method(Math, "random", () => 0.5);
-    await open({ reconnectDelayMinMs: 600_000, reconnectDelayMaxMs: 600_000 });
-    await welcome();
+    await openWelcomed({ reconnectDelayMinMs: 600_000, reconnectDelayMaxMs: 600_000 });
     sockets[0].ends();
     page.online();
     assert.equal(sockets.length, 1);
@@ -682,8 +680,7 @@ describe("when the network or the page was away", () => {
   });
 
   it("leaves no timer when it is closed", async () => {
-    await open();
-    await welcome();
+    await openWelcomed();
     gate.close();
     const started = mock.method(globalThis, "setTimeout");
     await live(60_000);

@@ -306,7 +306,7 @@ describe("a store of a live collection", () => {
 
   it("reports that a load failed, keeps its items, and loads again on reload", async () => {
     const { requests, load, answer } = server();
-    const { gateway, store } = await following(collectionStore, "orders", { load, initial: [{ id: 1 }] });
+    const { store } = await following(collectionStore, "orders", { load, initial: [{ id: 1 }] });
     await answer(0, "no array");
     requests[1].reject(new Error("500"));
     await settle();
@@ -331,7 +331,7 @@ describe("a store of a live collection", () => {
 
   it("aborts its load when the last listener leaves, and takes no answer then", async () => {
     const { requests, load, answer } = server();
-    const { gateway, store, reports } = await following(collectionStore, "orders", { load });
+    const { store, reports } = await following(collectionStore, "orders", { load });
     reports.leave();
     await settle();
     assert.equal(requests[0].signal.aborted, true);
@@ -361,7 +361,7 @@ describe("a store of a live collection", () => {
   });
 
   it("stays behind where items came with the page and nothing loads them", async () => {
-    const { gateway, store } = await following(collectionStore, "orders", { initial: [{ id: 1 }] });
+    const { store } = await following(collectionStore, "orders", { initial: [{ id: 1 }] });
     assert.equal(store.getSnapshot().status, "behind");
   });
 });

@@ -17,6 +17,7 @@ from headgate.redis.client import Client, call, call_all, check_server, primarie
 from headgate.redis.connections import redacted_address
 from headgate.redis.keys import LOADS, head_key, log_key
 from headgate.redis.loads import Load
+from headgate.redis.log import EventLog, clock_in
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
 from headgate.runtime.check_result import CheckResult, Verdict, fault, unknown, warning
@@ -173,8 +174,8 @@ def _namespace(client: Client, name: str, served: Served, at_s: float) -> Namesp
     raw, offset, total, below = fields
     epoch = (raw or b"").decode(errors="replace")
     oldest_s = None
-    if oldest and (time_ms := oldest[0][1].get(b"time", b"")).isdigit():
-        oldest_s = max(0.0, at_s - int(time_ms) / 1000)
+    if oldest and (clock_ms := clock_in(oldest[0][1])):
+        oldest_s = max(0.0, EventLog(name, client).clock_ms(round(at_s * 1000)) - clock_ms) / 1000
     size = max(0, _number(total) - _number(below)) if events else 0
     kept_s, head_offset = retention_s(client, name, at_s), _number(offset)
     return NamespaceState(name, served.live, served.seen_s_ago, epoch, head_offset, int(events), size, oldest_s, kept_s)

@@ -158,7 +158,7 @@ def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
     try:
         log = EventLog(namespace, client)
         extent = log.extent()
-        return extent.retention_s(log.events_per_s(int(now_s * 1000))) if extent.max_age_s else None
+        return extent.retention_s(log.events_per_s(log.clock_ms(int(now_s * 1000)))) if extent.max_age_s else None
     except BusRefused:
         return None
 

@@ -223,11 +223,7 @@ class EventLog:
         """
         entries = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0")
         return [
-            (
-                int(entry_id.partition(b"-")[0]),
-                fields.get(b"topic", b"").decode("ascii", "replace"),
-                time_or_zero(fields.get(b"time", b"")),
-            )
+            (int(entry_id.partition(b"-")[0]), fields.get(b"topic", b"").decode("ascii", "replace"), time_in(fields))
             for entry_id, fields in entries
         ]
 
@@ -239,35 +235,38 @@ class EventLog:
         with reading(place_of(self._client, self._key), self._head_key):
             return (epoch or b"").decode(), int(offset or 0)
 
-    def first_since(self, time_ms: int) -> int:
+    def first_since(self, time_ms: int, *, by_clock: bool = False) -> int:
         """Return the offset of the first kept event at or after a time; newest offset + 1 if all are older.
 
-        Times never decrease within an epoch, so a bisection finds it in about twenty round trips at most.
+        `by_clock` compares by the log's own clock. Neither time decreases within an epoch, so a bisection finds it in about
+        twenty round trips at most.
         """
         low, high = self._oldest(), self.end()[1] + 1
         while low < high:
             middle = (low + high) // 2
             entries = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
-            if entries and time_or_zero(entries[0][1].get(b"time", b"")) < time_ms:
+            if entries and (clock_in if by_clock else time_in)(entries[0][1]) < time_ms:
                 low = int(entries[0][0].partition(b"-")[0]) + 1
             else:
                 high = middle
         return low
 
-    def events_per_s(self, now_ms: int) -> float:
-        """Return the recent rate of events: over the last RATE_WINDOW_S, or over the log's whole time if it is shorter.
+    def clock_ms(self, wall_ms: int) -> int:
+        """Return the time by the log's own clock (clock.lua) at a time of Redis, both in milliseconds since 1970."""
+        clock, shift = call(self._client, "HMGET", self._head_key, "clock", "shift")
+        with reading(place_of(self._client, self._key), self._head_key):
+            return max(int(clock or 0), wall_ms - int(shift or 0))
 
-        Args:
-            now_ms: the time by Redis' clock, in milliseconds since 1970.
-        """
-        begin_ms = now_ms - int(RATE_WINDOW_S * 1000)
-        first = self.first_since(begin_ms)
+    def events_per_s(self, clock_ms: int) -> float:
+        """Return the recent rate of events: over the last RATE_WINDOW_S, or over the log's whole time if it is shorter."""
+        begin_ms = clock_ms - int(RATE_WINDOW_S * 1000)
+        first = self.first_since(begin_ms, by_clock=True)
         entries = call(self._client, "XRANGE", self._key, f"{first}-0", "+", "COUNT", 1)
         if not entries:
             return 0.0
         is_cut = first > 1 and first == self._oldest()
-        since_ms = time_or_zero(entries[0][1].get(b"time", b"")) if is_cut else begin_ms
-        return (self.end()[1] - first + 1) / max((now_ms - since_ms) / 1000, 0.001)
+        since_ms = clock_in(entries[0][1]) if is_cut else begin_ms
+        return (self.end()[1] - first + 1) / max((clock_ms - since_ms) / 1000, 0.001)
 
     def _oldest(self) -> int:
         entries = call(self._client, "XRANGE", self._key, "-", "+", "COUNT", 1)
@@ -320,6 +319,16 @@ def time_or_zero(text: bytes) -> int:
         return _time(text)
     except InvalidEvent:
         return 0
+
+
+def time_in(fields: Mapping[bytes, bytes]) -> int:
+    """Return the time of an entry; 0 if it is invalid."""
+    return time_or_zero(fields.get(b"time", b""))
+
+
+def clock_in(fields: Mapping[bytes, bytes]) -> int:
+    """Return the time of an entry by the log's own clock; 0 if it is invalid."""
+    return time_or_zero(fields.get(b"clock") or fields.get(b"time", b""))
 
 
 def decode_head(reply: list[Any]) -> Head:

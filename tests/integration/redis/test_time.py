@@ -25,16 +25,16 @@ class Log:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.wall = WallClock(client)
-        self._true_s = 0.0
+        self.true_s = 0.0
         self.log = EventLog(NAMESPACE, client, 65536)
         self.log.configure(10_000, MAX_AGE_S)
-        self.upkeep = LogMaintenance(NAMESPACE, self.log, TimeWatch(lambda: self._true_s))
+        self.upkeep = LogMaintenance(NAMESPACE, self.log, TimeWatch(lambda: self.true_s))
         self.upkeep.tick()
 
     def pass_time(self, seconds: int, every_s: int = 5) -> None:
         """Let true time pass. Redis' wall clock runs with it, and the gateway calls every five seconds."""
         for _ in range(seconds // every_s):
-            self._true_s += every_s
+            self.true_s += every_s
             self.wall.advance(1000 * every_s)
             self.upkeep.tick()
 
@@ -72,6 +72,21 @@ def test_the_log_keeps_what_is_young_though_the_wall_clock_is_set(log: Log, set_
     for _ in range(10):
         log.publish()
     assert log.offsets() == list(range(22, 33))
+
+
+@SET
+def test_the_rate_of_events_is_that_of_the_last_seconds_though_the_wall_clock_was_set(log: Log, set_ms: int) -> None:
+    """And set back. The times of events, which never go back, are then an hour ahead of the clock, or equal for an hour."""
+    for step_ms in (0, set_ms, -set_ms):
+        log.wall.advance(step_ms)
+        for _ in range(12):
+            log.pass_time(5)
+            log.publish()
+
+        clock_ms = log.log.clock_ms(log.wall.ms)
+
+        assert log.log.events_per_s(clock_ms) == pytest.approx(0.2, abs=0.1)
+        assert clock_ms - log.log.extent().first_ms == pytest.approx(1000 * log.true_s - 5000, abs=10_000)
 
 
 @SET

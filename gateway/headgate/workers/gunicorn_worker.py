@@ -388,7 +388,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if self.alive:
             self.alive = False  # for `run`, because code that is loading may discard the exception
             self._move(State.FREE)
-        sys.exit(0)
+            sys.exit(0)  # once, because a second signal would interrupt the interpreter while it ends
 
     def _terminate(self) -> None:
         # A stop also signals the successor of a worker that a reload has signalled before. Another reload has started new ones.

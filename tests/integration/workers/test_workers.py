@@ -407,25 +407,37 @@ def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start
             assert gunicorn.stop(DEADLINE_S) == 0
 
 
-DISCARDS = """
-import os, signal, weakref
+ASKED_WHILE_IT_LOADS = """
+import atexit, os, signal, weakref
 from flask import Flask
 app = Flask(__name__)
 if not os.path.exists("asked"):
     open("asked", "w").close()
     forgotten = {1}
+"""
+DISCARDS = """
     known = weakref.ref(forgotten, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     del forgotten
 """
+TWICE = """
+    atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
 
 
-def test_a_worker_ends_although_its_application_discards_the_exception_of_the_signal(redis_url: str, tmp_path: Path) -> None:
-    """As Python does where the signal comes during a callback of the garbage collection. The next worker serves."""
-    (tmp_path / "shop.py").write_text(DISCARDS)
+@pytest.mark.parametrize(("then", "tracebacks"), [(DISCARDS, 1), (TWICE, 0)], ids=["discarded", "twice"])
+def test_a_worker_that_still_loads_ends_whatever_becomes_of_the_exception_of_the_signal(
+    redis_url: str, tmp_path: Path, then: str, tracebacks: int
+) -> None:
+    """Python discards one that comes during a callback of the garbage collection. A service manager may signal all processes,
+    so a worker gets a second signal while its interpreter ends, and says nothing of it. The next worker serves.
+    """
+    (tmp_path / "shop.py").write_text(ASKED_WHILE_IT_LOADS + then)
     with socket.create_server(("127.0.0.1", 0)) as listener, on_a_port(tmp_path, redis_url, listener) as gunicorn:
         wait_until(lambda: gunicorn.output.count("Booting worker") == 2, "another worker")
         assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
         assert gunicorn.output.count("Worker exiting") == 1
+        assert gunicorn.output.count("Traceback") == tracebacks
 
 
 def test_a_backlog_that_was_set_is_left(shop_folder: Path, redis_url: str) -> None:

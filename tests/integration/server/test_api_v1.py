@@ -189,7 +189,9 @@ def test_namespaces_say_where_their_logs_stand(api: Api, publisher: Publisher) -
 def test_dead_letters_are_listed_tried_again_and_dropped(api: Api, publisher: Publisher, redis_client: Client) -> None:
     """Page by page; a departed one does not count; lag and age are there for all waiting ones."""
     store = Store(redis_client, "", "notifications", "on-call", 65536)
+    publisher.publish("orders.1", 0)
     store.open("new")
+    assert api.get("/consumers/on-call")["age_s"] is None
     publisher.publish("orders.1", 1)
     receipt = publisher.publish("orders.1", 2)
     found = api.get("/consumers/on-call")

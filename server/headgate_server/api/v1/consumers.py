@@ -12,9 +12,9 @@ from headgate.auth.audit import audit
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters, Letter
 from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.consumers.work.spec import CONSUMER_NAME
+from headgate.consumers.work.store import Store
 from headgate.errors import InvalidRequest
-from headgate.redis.client import Client, call, call_at
-from headgate.redis.keys import group_key, log_key
+from headgate.redis.client import Client
 
 from .operation import Call, Cost, operation
 from .problems import HttpRefusal, not_found
@@ -27,10 +27,10 @@ LetterIds = Annotated[list[LetterId], Meta(min_length=1, max_length=PAGE_LETTERS
 class Consumer(msgspec.Struct):
     """A consumer of a namespace.
 
-    `lag` counts events not taken yet, and `age_s` is the age of the oldest of them (null without any). `leased`, `waiting` and
-    `dead` count tasks, and `missed` counts events that the log lost before the consumer took them. `idle_s` is the time since
-    the last heartbeat of an instance (null if unknown). `elsewhere` names the instances (machine and process id) with a last
-    heartbeat at another Redis server. `lag` does not cover these.
+    `lag` counts events not taken yet, and `age_s` is the age of the oldest event not taken, or in work (null without any, or if
+    unknown). `leased`, `waiting` and `dead` count tasks, and `missed` counts events that the log lost before the consumer took
+    them. `idle_s` is the time since the last heartbeat of an instance (null if unknown). `elsewhere` names the instances
+    (machine and process id) with a last heartbeat at another Redis server. `lag` does not cover these.
     """
 
     name: str
@@ -165,21 +165,9 @@ def _done(call_: Call, action: str, count: int) -> int:
 
 
 def _shown(redis: Client, namespace: str, status: GroupStatus) -> Consumer:
-    age_s = _age_s(redis, namespace, status.name) if status.lag else None
+    now_ms, handled_ms = Store(redis, "", namespace, status.name, 0).progress()
+    age_s = round((now_ms - handled_ms) / 1000, 3) if handled_ms and (status.lag or status.leased) else None
     return Consumer(
         status.name, status.lag, age_s, status.leased, status.waiting, status.dead, status.missed, status.idle_s,
         list(status.elsewhere),
     )  # fmt: skip
-
-
-def _age_s(redis: Client, namespace: str, name: str) -> float | None:
-    """Return the age of the oldest event that a consumer has not taken, by Redis' clock."""
-    position = call(redis, "HGET", group_key(namespace, name), "position")
-    if position is None or not position.isdigit():
-        return None
-    entries = call(redis, "XRANGE", log_key(namespace), f"({int(position)}-0", "+", "COUNT", 1)
-    time_ms = entries[0][1].get(b"time", b"") if entries else b""
-    if not time_ms.isdigit():
-        return None
-    seconds, micros = call_at(redis, log_key(namespace), "TIME")
-    return round(max(0.0, int(seconds) + int(micros) / 1e6 - int(time_ms) / 1000), 3)

@@ -35,7 +35,10 @@ class TemplateFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """An event in templates: `{{ event.topic }}`. `time` is a datetime in UTC; `user` is "" except for a user's own topic."""
+    """An event in templates: `{{ event.topic }}`.
+
+    `title` is the data's title, else the topic. `time` is a datetime in UTC. `user` is "" except for a user's own topic.
+    """
 
     topic: str
     id: str
@@ -44,13 +47,16 @@ class EventView:
     namespace: str
     offset: int | None
     user: str
+    title: str
 
 
 def view(delivery: Delivery) -> EventView:
     """Return the part of a delivery that templates may read."""
     topic, at = delivery.topic, datetime.fromtimestamp(delivery.time_ms / 1000, UTC)
-    user = user_of(topic) or ""
-    return EventView(topic, delivery.id or "", at, delivery.value(), delivery.namespace, delivery.offset, user)
+    data = delivery.value()
+    title = data.get("title") if isinstance(data, Mapping) else None
+    shown = title if isinstance(title, str) and title.strip() else topic
+    return EventView(topic, delivery.id or "", at, data, delivery.namespace, delivery.offset, user_of(topic) or "", shown)
 
 
 class Template:
@@ -175,7 +181,9 @@ class _Anything(jinja2.ChainableUndefined):
 
 
 # A generic event for `check`.
-SAMPLE = EventView("users.42.sample", "sample-1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), _Anything(), "sample", 1, "42")
+SAMPLE = EventView(
+    "users.42.sample", "sample-1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), _Anything(), "sample", 1, "42", "sample"
+)
 _PHRASES: dict[type[Exception], str] = {
     jinja2.UndefinedError: "a name that is not there",
     jinja2.TemplateNotFound: "one template cannot include another",
@@ -201,7 +209,7 @@ def template_faults(name: str, source: str | None, limit: int) -> list[str]:
 
 
 MAX_TITLE_CHARACTERS, MAX_BODY_CHARACTERS = 1_000, 32_000
-DEFAULT_TITLE = "{{ (event.data.title if event.data is mapping and event.data.title is string else event.topic)|truncate(900) }}"
+DEFAULT_TITLE = "{{ event.title|truncate(900) }}"
 DEFAULT_BODY = """\
 {% if event.data is mapping %}
 {% for key, value in (event.data|items|list)[:20] if key != "title" %}

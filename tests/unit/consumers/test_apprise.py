@@ -49,6 +49,7 @@ def message(sink: Apprise, data: bytes) -> tuple[str, str]:
         (b"{}", "", "orders.42.failed"),
         (b'{"title":"Order 42"}', "", "Order 42"),
         (b'{"title":5,"n":null}', "orders.42.failed", "n: null"),
+        (b'{"title":" ","n":1}', "orders.42.failed", "n: 1"),
     ],
 )
 def test_a_message_tells_the_event(data: bytes, title: str, body: str) -> None:

@@ -12,7 +12,9 @@ from headgate.consumers.templates import SAMPLE, EventView, Template, TemplateFa
 
 def event(data: Any) -> dict[str, Any]:
     """Return the values of a template for an event with this data."""
-    return {"event": EventView("orders.42.failed", "e1", datetime(2026, 11, 21, 9, 5, tzinfo=UTC), data, "shop", 7, "")}
+    return {
+        "event": EventView("orders.42.failed", "e1", datetime(2026, 11, 21, 9, 5, tzinfo=UTC), data, "shop", 7, "", "A title")
+    }
 
 
 @pytest.mark.parametrize(

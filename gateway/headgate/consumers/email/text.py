@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 100_000
 MAX_TEXT_CHARACTERS = 200_000
-DEFAULT_SUBJECT = (
-    "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
-    "{% if count > 1 %} and {{ count - 1 }} more{% endif %}"
-)
+DEFAULT_SUBJECT = "{{ event.title }}{% if count > 1 %} and {{ count - 1 }} more{% endif %}"
 _BODIES = ("text", "html")
 
 

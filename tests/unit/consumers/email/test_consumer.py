@@ -60,7 +60,9 @@ def test_a_long_text_is_cut_however_much_its_escapes_take(name: str, mailer: Mak
     assert len(postbox.mails[0].content) < 60_000
 
 
-@pytest.mark.parametrize("data", [None, 3, "text", [1, {"a": None}], {"title": 5, "url": "javascript:alert(1)", "items": {}}])
+@pytest.mark.parametrize(
+    "data", [None, 3, "text", [1, {"a": None}], {"title": ""}, {"title": 5, "url": "javascript:alert(1)", "items": {}}]
+)
 def test_any_data_makes_a_mail(data: Any, mailer: MakeMailer, postbox: MemoryPostbox) -> None:
     """An event without a title is named by its topic, and only web addresses become links."""
     mailer().handle(delivery(data, topic="orders.42.failed"))

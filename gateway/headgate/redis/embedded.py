@@ -101,18 +101,18 @@ def find_server(path: str | None = None) -> tuple[str, str]:
         BusUnavailable: there is no program (the message has the command that installs one), or it did not report its version.
     """
     if path is not None:
-        found = _version_of(path)
-        if found is None:
+        version = _version_of(path)
+        if version is None:
             raise BusRefused(f"{path} is not a Redis server that can be run here; needed: {NEEDED}")
-        if not is_new_enough(*found):
-            raise BusRefused(f"{path} is {' '.join(found)}: too old; needed: {NEEDED}")
-        return path, f"{' '.join(found)} from HEADGATE_REDIS_SERVER"
+        if not is_new_enough(*version):
+            raise BusRefused(f"{path} is {' '.join(version)}: too old; needed: {NEEDED}")
+        return path, f"{' '.join(version)} from HEADGATE_REDIS_SERVER"
     too_old = []
     for candidate, origin in _candidates():
-        if (found := _version_of(candidate)) is None:
+        if (version := _version_of(candidate)) is None:
             continue
-        description = f"{' '.join(found)} from {origin}"
-        if is_new_enough(*found):
+        description = f"{' '.join(version)} from {origin}"
+        if is_new_enough(*version):
             return candidate, description
         too_old.append(description)
     older = f"found only {', '.join(too_old)}; " if too_old else ""

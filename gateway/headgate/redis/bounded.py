@@ -86,9 +86,11 @@ class Bounded:
     Attributes:
         server: the server that the connection leads to, as named in the switch.
         opened_in_s: the time that the socket took to open, which is a round trip, or more with TLS.
+        ready: as `Replies.ready`; redis-py's parser has nothing ready.
     """
 
     _has_tls = False
+    ready: Callable[[int], list[Any]] = staticmethod(lambda most: [])
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class Replies:
 
     def on_connect(self, connection: Any) -> None:
         """Begin with a new connection. `_sock` is private to redis-py; tests/contract/test_redis_py_corners.py pins it."""
-        self._sock, self._buffer = connection._sock, bytearray(self._read_bytes)
+        self._sock, self._buffer, connection.ready = connection._sock, bytearray(self._read_bytes), self.ready
         self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=DefaultParser.parse_error)
 
     def on_disconnect(self) -> None:
@@ -78,10 +78,31 @@ class Replies:
             reply = reader.gets()
             if reply is False:
                 check_left()
-        first = reply[0] if type(reply) is list and reply else reply
-        if isinstance(first, redis.ConnectionError):
-            try:
-                raise first
-            finally:
-                del first, reply  # this frame is in its traceback, so they would be a cycle
-        return reply
+        try:
+            return _checked(reply)
+        finally:
+            del reply  # this frame is in the traceback of an error, so it would be a cycle
+
+    def ready(self, most: int) -> list[Any]:
+        """Return the replies that have arrived as a whole, at most so many, with errors in their places. Never waits.
+
+        Raises redis.ConnectionError, redis.InvalidResponse as `read_response`.
+        """
+        reader, replies, reply = self._reader, list[Any](), None
+        try:
+            while len(replies) < most and reader is not None and (reply := reader.gets()) is not False:
+                replies.append(reply if type(reply) is bytes else _checked(reply))
+            return replies
+        finally:
+            del reply  # as above
+
+
+def _checked(reply: Any) -> Any:
+    """Return a reply, unless it says that Redis cannot serve now."""
+    first = reply[0] if type(reply) is list and reply else reply
+    if isinstance(first, redis.ConnectionError):
+        try:
+            raise first
+        finally:
+            del first, reply  # as above
+    return reply

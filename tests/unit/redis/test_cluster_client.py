@@ -37,6 +37,9 @@ class ScriptedConnection:
     def read_response(self) -> Any:
         return self._answer(*self._sent.pop(0))
 
+    def ready(self, most: int) -> list[Any]:
+        return []
+
     def disconnect(self) -> None:
         self._sent.clear()
 

@@ -35,6 +35,22 @@ def test_a_reply_comes_whole_however_it_is_cut(pair: Pair) -> None:
     assert [replies.read_response() for _ in range(3)] == [[7, b"abc"], b"OK", 1]
 
 
+def test_what_has_come_whole_is_ready(pair: Pair) -> None:
+    """In order, errors in their places; no more than asked for, and never a wait for the rest."""
+    replies, server = pair
+    assert replies.ready(3) == []
+    server.sendall(b"+first\r\n-ERR wrong\r\n*2\r\n:7\r\n$3\r\nabc\r\n+more\r\n+ha")
+
+    assert replies.read_response() == b"first"
+    error, others = replies.ready(2)
+    assert (type(error), others) == (redis.ResponseError, [7, b"abc"])
+    assert (replies.ready(3), replies.ready(3)) == ([b"more"], [])
+    server.sendall(b"lf\r\n-LOADING Redis is loading\r\n")
+    assert replies.read_response() == b"half"
+    with pytest.raises(redis.BusyLoadingError):
+        replies.ready(1)
+
+
 def test_the_rest_of_a_reply_ends_with_the_budget(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though something comes within each wait."""
     replies, server = pair

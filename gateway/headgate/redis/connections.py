@@ -172,7 +172,8 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
             except redis.ResponseError as error:
                 replies.append(error)
             # What came with it needs neither time nor redis-py's layers, which take most of the time of a short reply.
-            replies += connection.ready(len(commands) - len(replies))
+            if missing := len(commands) - len(replies):
+                replies += connection.ready(missing)
         return replies
     except BaseException:
         connection.disconnect()

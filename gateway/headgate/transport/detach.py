@@ -16,8 +16,7 @@ import msgspec
 from headgate.runtime.loop import READ, Watcher, io_watcher
 
 from .http_connection import HttpConnection
-from .http_exchange import Newcomer
-from .peer_socket import ClientSocket, is_readable
+from .peer_socket import ClientSocket, PeerSocket, is_readable
 
 
 class CannotDetach(Exception):
@@ -45,7 +44,7 @@ def detach(
     client is gone.
     """
     ours = environ.get("headgate.handler")
-    if not isinstance(ours, HttpConnection | Newcomer):
+    if not isinstance(ours, HttpConnection | PeerSocket):
         if "wsgi.websocket" in environ:
             raise CannotDetach("gevent-websocket has answered this request already: leave its handler_class out")
         raise CannotDetach

@@ -22,7 +22,6 @@ from .descriptors import is_for_clients
 from .http_admission import EXHAUSTED, HttpAdmission
 from .http_channel import READ_BYTES
 from .http_connection import HttpConnection
-from .http_exchange import Asked
 from .http_limits import BACKLOG, HttpLimits
 from .http_routes import Routes
 from .http_wsgi import WsgiExchange, base_environ
@@ -163,12 +162,7 @@ class HTTPServer:
                 continue  # the client is gone, or a packet filter refuses it
             sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
             sock.setblocking(False)
-            received = b""
-            if self._tls is None:
-                with suppress(OSError):  # nothing has come, or the next call reports it again
-                    received = sock.recv(READ_BYTES)
-            if (asked := http_exchange.ask_at_once(self, sock, address, received)) is not None:
-                self._take_in(sock, address, received=received, asked=asked)
+            self._take_in(sock, address)
 
     def adopt(self, descriptor: int, received: bytes) -> None:
         """Take over a connection from the process that accepted it, with the bytes that it read."""
@@ -181,12 +175,17 @@ class HTTPServer:
             return
         self._take_in(sock, address, received=received, is_adopted=True)
 
-    def _take_in(
-        self, sock: NativeSocket, address: object, *, received: bytes = b"", is_adopted: bool = False, asked: Asked = ()
-    ) -> None:
+    def _take_in(self, sock: NativeSocket, address: object, *, received: bytes = b"", is_adopted: bool = False) -> None:
         try:
             peer = PeerSocket(sock if self._tls is None else with_tls(sock, self._tls))
         except OSError:  # its peer has gone
+            return
+        asked: http_exchange.Asked | None = ()
+        if not is_adopted:
+            with suppress(OSError):  # nothing has come, or the connection gets the error again
+                received = peer.recv(READ_BYTES)
+            asked = http_exchange.ask_at_once(self, peer, address, received)
+        if asked is None:
             return
         connection = HttpConnection(self, peer, address, received, is_adopted=is_adopted)
         may_stay = is_adopted or is_for_clients(connection.fileno())

@@ -76,9 +76,9 @@ ClientSocket: TypeAlias = NativeSocket | TlsSocket
 
 
 class PeerSocket:
-    """See the module."""
+    """See the module. If it `is_taken`, `take_socket` has given its socket away."""
 
-    __slots__ = ("_arrivals", "_began_s", "fileno", "recv", "send", "sock")
+    __slots__ = ("_arrivals", "_began_s", "fileno", "is_taken", "recv", "send", "sock")
 
     def __init__(self, sock: ClientSocket) -> None:
         self.sock = sock
@@ -87,6 +87,14 @@ class PeerSocket:
         self.fileno: Callable[[], int] = sock.fileno
         self._arrivals: Arrivals | None = None
         self._began_s = monotonic()
+        self.is_taken = False
+
+    def take_socket(self, first_bytes: bytes) -> tuple[ClientSocket, bytes, bytes]:
+        """Give the socket away before anything waits for it, as `HttpConnection.take_socket` does without a greenlet."""
+        if self.is_taken:
+            raise ConnectionResetError("this connection has been taken")
+        self.is_taken = True
+        return self.sock, b"", first_bytes
 
     def wait(self, events: int, timeout_s: float) -> float | None:
         began_s = monotonic()

@@ -82,7 +82,7 @@ WORDS = st.one_of(
 @pytest.mark.skipif(packed is None, reason="the packer in C is not built here, or not wanted")
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=6).map(tuple), max_size=5))
 def test_the_packer_in_c_leaves_commands_or_packs_them_as_hiredis_does(commands: list[tuple[Any, ...]]) -> None:
-    """It packs texts, bytes and numbers of 64 bits, and leaves two words in one, which redis-py parts."""
+    """It packs texts, bytes and numbers of 64 bits, and leaves two words in one, which redis-py splits."""
     before = sys.getrefcount(None)
     is_usual = all(
         (type(word) is str and word.isprintable() and (at or " " not in word))

@@ -6,6 +6,7 @@ A test asks the fixture `start_gateway` for as many as it wants; all of them end
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -139,9 +140,19 @@ class GatewayProcess:
         assert self._process is not None, "not started"
         return self._process.pid
 
+    def ask(self, path: str, body: object = None, bearer: str = "", method: str | None = None) -> tuple[int, Any]:
+        """Return status and JSON of a request, which is a POST if it has a body."""
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
+        data = None if body is None else json.dumps(body).encode()
+        status, text = self._answer(urllib.request.Request(f"{self.url}{path}", data, headers, method=method))
+        return status, json.loads(text) if text else None
+
     def get(self, path: str) -> tuple[int, str]:
+        return self._answer(urllib.request.Request(f"{self.url}{path}"))
+
+    def _answer(self, request: urllib.request.Request) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=STOP_DEADLINE_S) as answer:
+            with urllib.request.urlopen(request, timeout=STOP_DEADLINE_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -12,13 +12,12 @@ import pytest
 import redis
 
 from headgate.delivery.bus import listener
-from headgate.delivery.bus.listener import Bus
 from headgate.errors import BusUnavailable
 from headgate.redis.cluster import slot_of
 from headgate.redis.keys import channel, log_key
 from headgate.services.publisher import Publisher, Receipt
 from headgate.settings.settings import Settings
-from tests.support.bus_here import BusHere, CooperativeLink, Teller
+from tests.support.bus_here import BusHere, CooperativeLink
 from tests.support.clusters import Cluster, start_cluster
 
 WHOLE, EXACT = ("#",), ("orders.1", "orders.2", "users.7.#")
@@ -33,28 +32,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-class ClusterBus(BusHere):
-    """A listener of a namespace in a Cluster, and its namespace."""
-
-    def __init__(self, url: str, namespace: str, patterns: tuple[str, ...], settings: Settings) -> None:
-        Teller.__init__(self)
-        self.bus = Bus(namespace, url, settings, self)
-        for pattern in patterns:
-            self.bus.acquire(pattern)
-        self.bus.start()
-
-
-StartBus = Callable[..., ClusterBus]
+StartBus = Callable[..., BusHere]
 
 
 @pytest.fixture
 def start_bus(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Iterator[StartBus]:
     """Start a listener and wait until it is up: `start_bus(namespace, "orders.*")`."""
     monkeypatch.setattr(listener, "SubscriberLink", CooperativeLink)
-    started: list[ClusterBus] = []
+    started: list[BusHere] = []
 
-    def start(namespace: str, *patterns: str) -> ClusterBus:
-        bus = ClusterBus(cluster.url, namespace, patterns, Settings(fence_interval_s=0.2))
+    def start(namespace: str, *patterns: str) -> BusHere:
+        bus = BusHere(cluster.url, patterns, Settings(fence_interval_s=0.2), namespace)
         started.append(bus)
         bus.wait_for(lambda: bus.bus.up, "the bus to be up")
         bus.told.clear()
@@ -106,7 +94,7 @@ class Publishing(threading.Thread):
 
 
 @contextmanager
-def publishing(cluster: Cluster, bus: ClusterBus, namespace: str) -> Iterator[Publishing]:
+def publishing(cluster: Cluster, bus: BusHere, namespace: str) -> Iterator[Publishing]:
     """Publish during the block; after it, check that every event came once, in order, and that no loss was reported."""
     publisher = Publishing(cluster.url, namespace)
     publisher.start()

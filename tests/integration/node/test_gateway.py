@@ -7,10 +7,7 @@ tests/unit/node has everything that needs no Redis.
 import json
 import os
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,7 +17,7 @@ from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.services.publisher import Publisher
 from tests.support.gateway_here import StartGatewayHere
-from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.gateway_process import StartGateway
 from tests.support.processes import has_ended
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
@@ -29,15 +26,6 @@ from tests.support.redis_server import wait_until
 def clerk(handshake: Handshake) -> Identity | None:
     """Every user with a token is the clerk."""
     return Identity("clerk", subscribe=("orders.#",), publish=("orders.*.seen",))
-
-
-def health(gateway: GatewayProcess) -> tuple[int, Any]:
-    try:
-        with urllib.request.urlopen(f"{gateway.url}/healthz", timeout=10) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
 
 
 # Publishing --------------------------------------------------------------------------------------------------------------
@@ -191,7 +179,7 @@ def test_a_private_redis_that_is_killed_is_started_again(start_gateway: StartGat
         gateway.wait_for_line("private Redis runs again")
         receipt = publisher.publish("orders.1", "after")
         client.wait_for(lambda: client.events and client.events[-1][1] == "after", "the event behind the new start")
-        wait_until(lambda: health(gateway)[0] == 200, "readiness")
+        wait_until(lambda: gateway.get("/healthz")[0] == 200, "readiness")
         assert [data for _, data, _ in client.events] == ["before", "after"]
         assert [meta["offset"] for _, _, meta in client.events] == [1, receipt.offset]
         assert client.closed is None

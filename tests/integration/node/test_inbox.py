@@ -1,9 +1,6 @@
 """Inboxes over a gateway's own doors: a page reads and changes the inbox of its user, a key with the scope any inbox."""
 
-import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -61,14 +58,7 @@ def join(stack: ExitStack, gateway: GatewayProcess, user: str | None) -> RawClie
 
 
 def ask(gateway: GatewayProcess, method: str, query: str, bearer: str, body: Any = None) -> tuple[int, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{gateway.url}/api/v1/inbox{query}", data, headers, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    return gateway.ask(f"/api/v1/inbox{query}", body, bearer, method)
 
 
 def test_what_one_page_reads_is_read_at_every_page_of_the_user(
@@ -150,10 +140,7 @@ def test_over_http_a_page_is_not_older_than_asked_for(gateways: tuple[GatewayPro
 
     def asked_by_a_page(offset: int) -> Any:
         body = {"token": token("ira"), "name": "inbox", "body": {"epoch": item.epoch, "offset": offset}}
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{gateways[1].url}/api/v1/request", json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+        return gateways[1].ask("/api/v1/request", body)[1]
 
     assert asked_by_a_page(item.offset)["unread"] == 1
     assert asked_by_a_page(item.offset + 100)["error"]["code"] == "bus_unavailable"

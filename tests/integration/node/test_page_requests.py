@@ -2,7 +2,6 @@
 
 import json
 import socket
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,21 +29,17 @@ def gateway(start_module_gateway: StartGateway, tmp_path_factory: pytest.TempPat
     return start_module_gateway(settings, "tests.support.asked_application:app")
 
 
-def body_of(name: str, data: Any) -> bytes:
-    return json.dumps({"name": "request", "body": {"name": name, "data": data}}).encode()
+def body_of(name: str, data: Any) -> dict[str, Any]:
+    return {"name": "request", "body": {"name": name, "data": data}}
 
 
 def posted(gateway: GatewayProcess, name: str, data: Any) -> Any:
-    headers = {"Content-Type": "application/json"}
-    asked = urllib.request.Request(f"{gateway.url}/api/v1/request", body_of(name, data), headers)
-    with urllib.request.urlopen(asked, timeout=60) as answer:
-        return json.load(answer)
+    return gateway.ask("/api/v1/request", body_of(name, data))[1]
 
 
 def metrics_of(gateway: GatewayProcess) -> dict[str, float]:
     """Return the value of each time series."""
-    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=60) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    lines = [line for line in gateway.get("/metrics")[1].splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
 
@@ -67,7 +62,7 @@ def test_a_caller_who_hangs_up_stops_the_function(gateway: GatewayProcess) -> No
     """A proxy passes it on; the answer is not read any more."""
     with RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
         assert client.welcome
-        body, address = body_of("orders.wait", 600), urlsplit(gateway.url)
+        body, address = json.dumps(body_of("orders.wait", 600)).encode(), urlsplit(gateway.url)
         with socket.create_connection((address.hostname, address.port)) as caller:
             head = f"POST /api/v1/request HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
             caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

@@ -4,11 +4,8 @@ Schemathesis sends allowed and forbidden requests, and reads the answers by the 
 each kind for each operation; `make http-api` sends MANY, or HTTP_API_REQUESTS.
 """
 
-import json
 import os
 import time
-import urllib.error
-import urllib.request
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -80,15 +77,7 @@ def ask(operation: Any, examples: int, *, is_right: bool) -> None:
 
 
 def asked(gateway: GatewayProcess, method: str, path: str, body: object = None, key: str = KEY) -> tuple[int, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{gateway.url}/api/v1{path}", data, headers, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            said = answer.read()
-            return answer.status, json.loads(said) if said else None
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    return gateway.ask(f"/api/v1{path}", body, key, method)
 
 
 def test_a_client_is_listed_reached_and_disconnected(gateway: GatewayProcess) -> None:

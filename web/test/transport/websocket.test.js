@@ -358,28 +358,17 @@ describe("when a WebSocket cannot be opened", () => {
     assert.deepEqual([reported[0][1], sockets[0].closed], ["HTTP 502", true]);
   });
 
-  it("never uses HTTP where only a WebSocket is wanted, and leaves no session open", async () => {
+  it("never uses HTTP where only a WebSocket is wanted, leaves no session open, and asks no cache, which could answer with another's", async () => {
     const asked = [];
-    http = (url, options) => {
-      asked.push([url, options.method, options.body]);
+    http = (url, { method, body, cache }) => {
+      asked.push([url, method, body, cache]);
       return SESSION_BEGUN();
     };
     const reported = await openNoted({ transport: "websocket" });
     await ends(0);
     assert.deepEqual(reported, [["unreachable", "websocket error", 10]]);
     const polling = "https://gateway.test/socket.io/?EIO=4&transport=polling";
-    assert.deepEqual(asked, [[polling, undefined, undefined], [`${polling}&sid=x`, "POST", "1"]]);
-  });
-
-  it("asks no cache: it could answer with the session of another", async () => {
-    const caches = [];
-    http = (_url, { cache }) => {
-      caches.push(cache);
-      return SESSION_BEGUN();
-    };
-    await open({ transport: "websocket" });
-    await ends(0);
-    assert.deepEqual(caches, ["no-store", "no-store"]);
+    assert.deepEqual(asked, [[polling, undefined, undefined, "no-store"], [`${polling}&sid=x`, "POST", "1", "no-store"]]);
   });
 
   it("names the origin that may not be allowed where a page of another origin gets no answer", async () => {

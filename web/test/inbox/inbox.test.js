@@ -355,21 +355,6 @@ describe("the inbox of a page", () => {
     assert.deepEqual(sizes, [100, 100, 50]);
   });
 
-  it("keeps an action in an outbox while there is no connection", async () => {
-    const { kept, outbox } = keeping();
-    const { oracle, gate, inbox } = await shown("a", { outbox });
-    gate.cut();
-    const done = inbox.markRead("k/a");
-    await settle();
-    assert.equal(inbox.unread, 0);
-    gate.up(true);
-    const [{ topic, data, id, resolve }] = kept;
-    gate.publish(topic, data, { id }).then(resolve);
-    await drain(gate);
-    await done;
-    assert.deepEqual([inbox.unread, oracle.state.unread], [0, 0]);
-  });
-
   it("keeps no action whose fate is known, however that came, and shows what the log has", async () => {
     const oracle = oracleWith("abc");
     /** @type {WeakRef<object>[]} */

@@ -507,24 +507,6 @@ describe("LiveCollection", () => {
     assert.deepEqual(orders.pluck("id"), [44]);
   });
 
-  it("fetches again when events are lost", async () => {
-    feed.acknowledges = true;
-    const orders = new Orders(null, { gate: feed, resyncSpreadMs: 1 });
-    await settle();
-    feed.trigger("delivery:gap", { patterns: [], lost: true });
-    await until(() => requests.length === 1);
-    requests[0].succeed([{ id: 5 }]);
-    assert.deepEqual(orders.pluck("id"), [5]);
-  });
-
-  it("unsubscribes when it stops following", () => {
-    const orders = new Orders(null, { gate: feed });
-    orders.unfollow();
-    assert.equal(feed.send("orders.1.created", { id: 1 }), 0);
-    orders.follow(feed);
-    assert.equal(feed.send("orders.1.created", { id: 1 }), 1);
-  });
-
   it("leaves the application's own handlers when it stops following", () => {
     const orders = new Orders(null, { gate: feed });
     const received = [];

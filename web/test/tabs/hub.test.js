@@ -240,18 +240,6 @@ describe("a hub and requests", () => {
     assert.deepEqual([office.texts("one"), office.texts("two")], [[], ["a.x 1"]]);
   });
 
-  it("reports the gateway's refusal to the tab that asked, and asks again for the next tab", async () => {
-    const office = await open({ one: [], two: [] });
-    await office.ask("one", 1, "subscribe", { pattern: "a.#" });
-    await office.answer({ ok: false, error: refusal });
-    assert.deepEqual(office.texts("one"), [["reply", { id: 1, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
-    assert.deepEqual(office.texts("two"), []);
-    await office.ask("two", 2, "subscribe", { pattern: "a.#" });
-    assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
-    office.event("a.x", 1);
-    assert.deepEqual([office.texts("one"), office.texts("two").length], [[], 2]);
-  });
-
   it("gives one refusal to every tab that waits for it, and asks again after that", async () => {
     const office = await open({ one: [], two: [], three: [] });
     for (const [tab, id] of Object.entries({ one: 1, two: 2 })) await office.ask(tab, id, "subscribe", { pattern: "a.#" });
@@ -328,13 +316,6 @@ describe("a hub and requests", () => {
     await office.join("one", ["a.#"]);
     await office.answer();
     assert.deepEqual(office.texts("one").map(([type]) => type), ["welcomed"]);
-  });
-
-  it("keeps to the gateway's pace", async () => {
-    const office = await open({ one: [] }, { limits: { inbound_per_s: 0.002, inbound_burst: 2 } });
-    for (let id = 0; id < 5; id++) await office.ask("one", id, "subscribe", { pattern: `p${id}.#` });
-    assert.ok(office.requests.length < 5, `${office.requests.length} at once`);
-    office.hub.lost("over");
   });
 });
 

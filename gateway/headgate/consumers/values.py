@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from itertools import islice
 from typing import Any
@@ -60,6 +61,14 @@ def ca_file_faults(path: str | None) -> list[str]:
     except OSError as error:
         return [f"ca_file={path!r}: {(error.strerror or 'cannot be read').lower()}"]
     return []
+
+
+def trust_again(context: ssl.SSLContext | None, ca_file: str | None, error: BaseException) -> ssl.SSLContext | None:
+    """Return a new context after a refused certificate, since the trusted ones may have been renewed; else `context`."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        with suppress(OSError):  # the file is being replaced
+            return ssl.create_default_context(cafile=ca_file)
+    return context
 
 
 def sealed(read: Callable[[str], Any], expected: str) -> Kind:

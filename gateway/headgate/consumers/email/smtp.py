@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
+from headgate.consumers.values import trust_again
 from headgate.runtime.connection_faults import reason_of
 
 from .message import Mail
@@ -92,6 +93,7 @@ class MailServer:
             raise self._no_service(str(error), began_s) from error
         except (smtplib.SMTPException, OSError) as error:
             self._drop()
+            self._context = trust_again(self._context, self._options.ca_file, error)
             if not is_sent:
                 raise self._no_service(_reason(error), began_s) from error
             if isinstance(error, TimeoutError):

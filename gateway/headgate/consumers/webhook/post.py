@@ -21,6 +21,7 @@ from email.utils import parsedate_to_datetime
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
+from headgate.consumers.values import trust_again
 from headgate.runtime.connection_faults import reason_of, refuses_certificate
 from headgate.runtime.http_exchange import BadAnswer, ClientConnection, left_s
 from headgate.settings.addresses.http_target import Target
@@ -100,6 +101,7 @@ class HttpPost:
         self._target, self._timeout_s, self._allowed, self._final = target, timeout_s, allowed or Allowed(), final
         self._resolve, self._connect_to, self._now = resolve, connect, now
         self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
+        self._ca_file = ca_file
         self._connection: ClientConnection | None = None
         self._opened_s = self._used_s = self._single_until_s = 0.0
         self._pause = Pause()
@@ -145,6 +147,7 @@ class HttpPost:
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
+                self._tls = trust_again(self._tls, self._ca_file, error)
                 if kept is not None:
                     self._single_until_s = self._now() + SINGLE_S
                 is_unknown = sent and not refuses_certificate(error)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shutil
 import socket
 import threading
 import time
@@ -233,11 +234,14 @@ def test_without_service_most_mails_wait_without_an_attempt(smtp: SmtpServer, ma
 
 @pytest.mark.filterwarnings("ignore:Requiring AUTH")
 def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path) -> None:
-    """The certificate is checked against the authority and the host, and the login is made inside, with STARTTLS and with TLS."""
+    """The certificate is checked against the authority and the host, and the login is made inside, with STARTTLS and with TLS.
+
+    The file of the authority may be renewed.
+    """
     (tmp_path / "other").mkdir()
     authority, other = Authority(tmp_path), Authority(tmp_path / "other")
     login = {"user": "me", "ca_file": authority.ca_file}
-    certificate = authority.issue("127.0.0.1")
+    certificate, now_s = authority.issue("127.0.0.1"), [1000.0]
     for security in ("starttls", "tls"):
         smtp = start_smtp(security=security, certificate=certificate, login=("me", "the password"))
         mails(smtp.port, security, password="the password", **login).send(MAIL)
@@ -247,9 +251,15 @@ def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer
             mails(smtp.port, security, password="another password", **login).send(MAIL)
         assert "password" not in str(wrong.value)
 
-        with pytest.raises(Retry, match="its certificate is not accepted: "):
-            mails(smtp.port, security, password="the password", user="me", ca_file=other.ca_file).send(MAIL)
-        assert len(smtp.received) == 1, security
+        trusted = str(shutil.copy(other.ca_file, tmp_path / "trusted.pem"))
+        server = mails(smtp.port, security, now=lambda: now_s[0], password="the password", user="me", ca_file=trusted)
+        for _ in range(2):  # the second one reads the renewed file
+            with pytest.raises(Retry, match="its certificate is not accepted: "):
+                server.send(MAIL)
+            assert len(smtp.received) == 1, security
+            shutil.copy(authority.ca_file, trusted)
+            now_s[0] += 3600
+        server.send(MAIL)
 
 
 def test_a_worthless_certificate_gets_no_mail(start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path) -> None:

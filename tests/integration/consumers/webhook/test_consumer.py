@@ -1,10 +1,13 @@
 """The webhook against a real receiver: connections, TLS, deadlines, and the places where nothing is ever sent."""
 
 import ipaddress
+import shutil
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -144,6 +147,24 @@ def test_a_certificate_that_is_not_right_gets_nothing(authority: Authority, make
             assert receiver.requests == [], said
         assert "its certificate is not accepted" in retry.reason
         assert said in retry.reason
+
+
+def test_trusted_certificates_that_were_renewed_are_read_again(
+    authority: Authority, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After a refused certificate; a file that is not there for a moment changes nothing."""
+    (tmp_path / "former").mkdir()
+    trusted, now_s = Path(Authority(tmp_path / "former").ca_file), [1000.0]
+    with Receiver(authority.server_context("hooks.example")) as receiver:
+        resolving(monkeypatch, *[["127.0.0.1"]] * 3)
+        hook = make(receiver.url(host="hooks.example"), lambda: now_s[0], ca_file=str(trusted))
+        for renew in (trusted.unlink, partial(shutil.copy, authority.ca_file, trusted)):
+            renew()
+            assert "its certificate is not accepted" in failed(hook).reason
+            now_s[0] += 3600
+        hook.handle(DELIVERY)
+
+        assert len(receiver.requests) == 1
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -32,6 +32,13 @@ def wants_no_colour() -> bool:
     return bool(os.environ.get("NO_COLOR"))  # noqa: TID251 - not a setting of ours
 
 
+def open_closed_streams() -> None:
+    """Let text for standard streams that the parent has closed go nowhere. Their descriptors may be those of other files."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
+
+
 def say(line: str) -> None:
     """Print `line` on standard output, prefixed with our name."""
     _write(sys.stdout, "info", line)

@@ -43,12 +43,10 @@ def never_block() -> None:
     """Make writes to `sys.stdout` and `sys.stderr` return at once from now on. Idempotent.
 
     Call it before anything, such as a handler of `logging`, keeps a reference to either. It also applies in forked children. It
-    does not change a replaced stream, such as a test's. Text for a stream that the parent has closed goes nowhere.
+    does not change a replaced stream, such as a test's.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:  # under gunicorn its descriptor is that of another file by now
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        elif _leads_to(getattr(sys, name), descriptor):
+        if _leads_to(getattr(sys, name), descriptor):
             setattr(sys, name, QueuedStream(descriptor, name))
     atexit.unregister(drain)
     atexit.register(drain)

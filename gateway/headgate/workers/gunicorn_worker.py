@@ -47,7 +47,7 @@ with needing("gunicorn", "serving with several workers"):
     from gunicorn.workers.base import Worker as BaseWorker
 
 from headgate.errors import HeadgateError
-from headgate.runtime.operator_lines import complain, say
+from headgate.runtime.operator_lines import complain, open_closed_streams, say
 from headgate.runtime.patching import plugins_loaded_once
 from headgate.settings.settings import DEVELOPMENT, LET_IN, Settings, environment
 
@@ -177,6 +177,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         Raises RuntimeError, which gunicorn prints before it ends.
         """
+        open_closed_streams()
         changed = {name: cfg.settings[name].get() for name in cfg.settings if _is_set(cfg, name)}
         if faults := named(changed, REFUSED):
             raise RuntimeError("the worker class headgate.gunicorn.Worker refuses " + "; ".join(faults))

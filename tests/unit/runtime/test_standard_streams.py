@@ -3,7 +3,6 @@
 import fcntl
 import os
 import re
-import sys
 from collections.abc import Iterator
 from unittest.mock import Mock
 
@@ -132,11 +131,3 @@ def test_a_forked_child_writes_its_own_lines_only(pipe: tuple[int, int]) -> None
         lines += os.read(reading, 1 << 16).decode().splitlines(keepends=True)
     assert os.waitpid(child, 0)[1] == 0
     assert sorted(lines) == sorted([*[LINE] * 1000, "child\n"])
-
-
-def test_a_stream_that_the_parent_has_closed_takes_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As gunicorn's may be. Python's stream is None then."""
-    monkeypatch.setattr(sys, "stderr", None)
-    standard_streams.never_block()
-    assert sys.stderr.write("text\n") == 5
-    sys.stderr.close()

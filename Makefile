@@ -295,7 +295,7 @@ soak: $(DEV) build ## A gateway under churn for an hour, and what it keeps of cl
 	@$(BIN)/python -m pytest -m nightly tests/unit/node/test_garbage.py $(ARGS)
 
 fuzz: $(DEV) $(NODE) ## A million fuzzed frames and packets each (an hour), and new examples for the rest
-	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/unit $(ARGS)
+	@FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/bus/test_feed.py
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
 	@HEADGATE_HISTORIES=5000 $(BIN)/python -m pytest --timeout=7200 tests/unit/node/requests/test_stream_histories.py

@@ -33,7 +33,7 @@ pytest_plugins = [
 
 # The tests do not use a developer's own settings. Above all they must not write to that Redis.
 _FOR_TESTS = (
-    *("HEADGATE_BATCHES", "HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_PIECES"),
+    *("HEADGATE_CHROMIUM", "HEADGATE_HISTORIES", "HEADGATE_PIECES"),
     *("HEADGATE_PURE", "HEADGATE_REDIS_SERVER", "HEADGATE_RELOAD_CLIENTS", "HEADGATE_SEED", "HEADGATE_SOAK_S"),
 )
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
@@ -65,15 +65,15 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 settings.register_profile(
     "headgate",
     deadline=None,
-    max_examples=100 if "HEADGATE_FUZZ" in os.environ else 30,
-    derandomize="HEADGATE_FUZZ" not in os.environ,
+    max_examples=100 if "FUZZ" in os.environ else 30,
+    derandomize="FUZZ" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
 settings.load_profile("headgate")
 # Hypothesis draws from the constants of every module of ours loaded by then, too. Its examples are the same only if it knows of
 # none. Which ones are depends on the tests that this process was given before.
-if "HEADGATE_FUZZ" not in os.environ:
+if "FUZZ" not in os.environ:
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 

@@ -21,7 +21,7 @@ def examples() -> list[tuple[int, str]]:
     return drawn
 
 
-@pytest.mark.skipif("HEADGATE_FUZZ" in os.environ, reason="new examples are what was asked for")
+@pytest.mark.skipif("FUZZ" in os.environ, reason="new examples are what was asked for")
 def test_examples_do_not_depend_on_what_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hypothesis draws from the constants of modules, `_get_local_constants`, and tests/conftest.py keeps it from looking."""
     before = examples()

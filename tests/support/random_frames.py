@@ -1,6 +1,6 @@
 """Random WebSocket frames for the fuzz tests (F17): valid ones, ones that RFC 6455 forbids, and too large ones.
 
-2,000 in the test command, the same each time; with HEADGATE_FUZZ=nightly a million others.
+2,000 in the test command, the same each time; with FUZZ=nightly a million others.
 """
 
 import os
@@ -8,7 +8,7 @@ import random
 
 from tests.support.websocket_codec import masked
 
-NIGHTLY = os.environ.get("HEADGATE_FUZZ") == "nightly"
+NIGHTLY = os.environ.get("FUZZ") == "nightly"
 SCALE = 500 if NIGHTLY else 1
 COUNT = 2_000 * SCALE
 SEED = random.randrange(1 << 32) if NIGHTLY else 17

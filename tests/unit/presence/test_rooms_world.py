@@ -1,6 +1,6 @@
 """Presence over several processes: random histories of joins, breaks, deaths, outages and late messages, on a test's own clock.
 
-HEADGATE_HISTORIES sets how many are tried (`make fuzz`: 20,000). One that fails is named by its number; HEADGATE_HISTORY runs it.
+HEADGATE_HISTORIES sets how many are tried (`make fuzz`: 20,000). One that fails is named by its number; HEADGATE_SEED runs it.
 """
 
 import os
@@ -19,13 +19,13 @@ USERS = ("ana", "ben", "eve", "ida")
 
 
 def histories() -> Iterator[Random]:
-    alone = os.environ.get("HEADGATE_HISTORY")
+    alone = os.environ.get("HEADGATE_SEED")
     for number in range(HISTORIES) if alone is None else (int(alone),):
         random = Random(number)
         try:
             yield random
         except GeneratorExit:
-            print(f"HEADGATE_HISTORY={number}")  # the loop was left by a failure, which pytest shows with this line
+            print(f"HEADGATE_SEED={number}")  # the loop was left by a failure, which pytest shows with this line
             raise
 
 

@@ -1,6 +1,6 @@
 """Random frames and packets (F17): every one is taken or refused with a code; nothing is uncaught, and nothing is left.
 
-2,000 of each in the test command; with HEADGATE_FUZZ=nightly a million.
+2,000 of each in the test command; with FUZZ=nightly a million.
 """
 
 import json

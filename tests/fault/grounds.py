@@ -40,7 +40,7 @@ BEHIND_S = 0.5
 # How long an old primary may live on before it is made a replica. With Sentinels they do, some ten seconds later.
 LIVES_ON_S = 3.0
 # A server with so long a silence has failed. A starved machine is silent for a second, which must cause no failover.
-SILENT_MS = 3000
+SILENT_MS, MAX_SILENT_MS = 3000, 600_000
 LIVES_ON = "the address moves, the old primary lives on"
 
 
@@ -153,8 +153,7 @@ class Sentinels:
     def __init__(self, folder: Path, gateways: int, faults: Faults, started: contextlib.ExitStack) -> None:
         self.faults = faults
         self._site = started.enter_context(start_sentinels(folder / "sentinels", replicas=2))
-        for sentinel in self._site.sentinels:
-            sentinel.call("SENTINEL", "SET", PRIMARY, "down-after-milliseconds", SILENT_MS)
+        self._call_failed_after(SILENT_MS, *self._site.sentinels)
         self.addresses = [self._site.url] * gateways
         self.at_once: dict[str, At] = {
             "planned failover": lambda moments: self._planned(1),
@@ -197,6 +196,10 @@ class Sentinels:
         follow = [each.get("master_port") == primary.port and each.get("master_link_status") == "up" for each in roles]
         agree = [each["flags"] == "master" and int(each["port"]) == primary.port for each in known]
         return all(follow) and all(agree) and all(int(each["num-slaves"]) == 2 for each in known)
+
+    def _call_failed_after(self, silent_ms: int, *sentinels: Server) -> None:
+        for sentinel in sentinels:
+            sentinel.call("SENTINEL", "SET", PRIMARY, "down-after-milliseconds", silent_ms)
 
     def _moved(self, fault: Fault, old: Server, *, planned: bool = False) -> None:
         def taken_over() -> bool:
@@ -244,6 +247,9 @@ class Sentinels:
         self.be_whole()
         old = self.primary()
         replicas = [server for server in self._site.servers if server is not old]
+        majority = self._site.sentinels[:2]  # the third may be paused
+        # Not before the replicas follow it again, which has taken five seconds on a busy machine.
+        self._call_failed_after(MAX_SILENT_MS, *majority)
         with self.faults.one("primary frozen", loses=True) as fault:
             fault.lives_on = True
             for replica in replicas:
@@ -252,6 +258,7 @@ class Sentinels:
             old.pause()
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", old.port)
+            self._call_failed_after(SILENT_MS, *majority)
             try:
                 self._moved(fault, old)
             finally:

@@ -28,8 +28,9 @@ subscriptions, and have 10,000 patterns that no other client has; two pages use 
 publishers, consumers and servers, pauses a server or a Sentinel for 30 s, breaks connections, sends bursts of 1 MB events,
 loses the end of the log, moves a primary (planned, and twice in a row), moves a slot, and flushes or replaces the function
 library. Each browser, page, publisher and consumer has an account (`tests/fault/checker.py`, `tests/fault/accounts.py`). Every
-receipt is in the log, or `check` says that it was rolled back and a fault that loses events happened at the time of its publish. A consumer has done all events of the log,
-and none of them again unless a fault lay between. `HEADGATE_SEED` repeats the plan of a row's faults, not its timing.
+receipt is in the log, or `check` says that it was rolled back and a fault that loses events happened at the time of its publish.
+A consumer has done all events of the log, and none of them again unless a fault lay between. `HEADGATE_SEED` repeats the plan of
+a row's faults, not its timing.
 
 F43 simulates 1,000 people who read their inboxes, with three tabs on each of two devices. All tabs are pages with Headgate's
 own inbox, and Redis has two replicas and three Sentinels. Tabs lose their connection, gateways, consumers and the primary are

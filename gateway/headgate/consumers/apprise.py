@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import apprise
@@ -24,7 +25,7 @@ from headgate.settings.options import Kind, WrongValue, number, option, required
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .pause import Pause
 from .templates import BODY, TEMPLATE, TITLE, message_faults, read_message
-from .values import FUNCTION_NAME, as_list, function_faults, load_function
+from .values import FUNCTION, as_list
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
@@ -63,9 +64,9 @@ class AppriseOptions:
         "percent-encoded.",
         secret=True,
     )
-    address_function: str | None = option(
+    address_function: Callable[[Delivery], Any] | None = option(
         None,
-        FUNCTION_NAME,
+        FUNCTION,
         "A function of yours that gets the delivery and returns a list of addresses, which `{user}` stands for in its place. "
         "An empty list: no message.",
     )
@@ -83,8 +84,7 @@ class Apprise(Consumer):
         super().__init__(options, context)
         self._timeout_s, self._now = options.timeout_s, now
         self._message = read_message(options.title, options.body)
-        named = options.address_function
-        self._addresses = load_function(named) if named else lambda delivery: user_of(delivery.topic)
+        self._addresses = options.address_function or (lambda delivery: user_of(delivery.topic))
         self._per_user = _is_per_user(options)
         # Services of users are created on demand.
         self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in options.urls}
@@ -100,9 +100,7 @@ class Apprise(Consumer):
             faults.append(str(error))
         if options.address_function is not None and not _is_per_user(options):
             faults.append("address_function: no URL has a place for an address; expected urls with {user}")
-        return (
-            faults + function_faults("address_function", options.address_function) + message_faults(options.title, options.body)
-        )
+        return faults + message_faults(options.title, options.body)
 
     @classmethod
     def channel(cls, options: AppriseOptions) -> str | None:

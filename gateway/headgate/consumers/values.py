@@ -1,4 +1,4 @@
-"""Checks functions, certificate files and secrets named in a consumer's options, before anything runs."""
+"""The kinds of options that name functions, certificate files and secrets. They are checked before anything runs."""
 
 from __future__ import annotations
 
@@ -15,28 +15,37 @@ from headgate.settings.options import Kind, WrongValue, file_path, text
 
 from .base import Reject
 
-FUNCTION = "package.module:function"
-# The forms that options of several consumers expect.
-FUNCTION_NAME = text(f"a function as {FUNCTION}")
-CA_FILE = file_path("the path of a PEM file")
+_FORM = "package.module:function"
+_NAME, _PATH = text(f"a function as {_FORM}"), file_path("the path of a PEM file")
 
 
-def function_faults(name: str, value: str | None) -> list[str]:
-    """Return why the option `name` is not a function, in at most one line. None means unset."""
+def _function(raw: str) -> Any:
+    name = _NAME.read(raw)
     try:
-        function = None if value is None else load_function(value)
-        if function is not None and (not callable(function) or iscoroutinefunction(function)):
-            return [f"{name}={value!r}: expected a function{', not a coroutine (async def)' if callable(function) else ''}"]
+        function = import_string(name, _FORM)
     except InvalidRequest as error:
-        return [f"{name}={value!r}: {error.parts['reason']}"]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything while it is imported
-        return [f"{name}={value!r}: cannot be imported: {type(error).__name__}"]
-    return []
+        raise WrongValue(error.parts["reason"], says_expected=True) from error
+    except (Exception, SystemExit) as error:
+        raise WrongValue(f"cannot be imported: {type(error).__name__}", says_expected=True) from error
+    if not callable(function) or iscoroutinefunction(function):
+        not_async = ", not a coroutine (async def)" if callable(function) else ""
+        raise WrongValue(f"expected a function{not_async}", says_expected=True)
+    return function
 
 
-def load_function(value: str) -> Any:
-    """Return a function that `function_faults` accepts."""
-    return import_string(value, FUNCTION)
+def _certificates(raw: str) -> str:
+    path: str = _PATH.read(raw)
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError as error:
+        raise WrongValue("no certificates in it", says_expected=True) from error
+    except OSError as error:
+        raise WrongValue((error.strerror or "cannot be read").lower(), says_expected=True) from error
+    return path
+
+
+# A function of the operator, imported when the option is read, and a file of certificates instead of the system's.
+FUNCTION, CA_FILE = Kind(_function, _NAME.expected), Kind(_certificates, _PATH.expected)
 
 
 def as_list(returned: Any, most: int, refusal: str) -> list[Any]:
@@ -49,18 +58,6 @@ def as_list(returned: Any, most: int, refusal: str) -> list[Any]:
     if len(entries) > most:
         raise Reject(refusal)
     return entries
-
-
-def ca_file_faults(path: str | None) -> list[str]:
-    """Return why a PEM file cannot replace the system's certificates, in at most one line. None means the system's."""
-    try:
-        if path is not None:
-            ssl.create_default_context(cafile=path)
-    except ssl.SSLError:
-        return [f"ca_file={path!r}: no certificates in it"]
-    except OSError as error:
-        return [f"ca_file={path!r}: {(error.strerror or 'cannot be read').lower()}"]
-    return []
 
 
 def trust_again(context: ssl.SSLContext | None, ca_file: str | None, error: BaseException) -> ssl.SSLContext | None:

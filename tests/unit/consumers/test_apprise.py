@@ -113,7 +113,8 @@ def test_a_template_that_does_not_go_with_an_event_sets_it_aside() -> None:
 )
 def test_a_fault_of_the_options_is_found_first(table: dict[str, Any], said: str) -> None:
     """A line each, without any more of a URL than its scheme."""
-    assert Apprise.check(read(table), ["#"]) == [said]
+    options, faults = read_options(AppriseOptions, table)
+    assert ([fault.line() for fault in faults] if options is None else Apprise.check(options, ["#"])) == [said]
 
 
 @pytest.mark.parametrize(

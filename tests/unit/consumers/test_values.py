@@ -1,20 +1,24 @@
 """Functions that options name."""
 
+import os
+
 import pytest
 
-from headgate.consumers.values import function_faults
+from headgate.consumers.values import FUNCTION
+from headgate.settings.options import WrongValue
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, []),
-        ("os:getcwd", []),
-        ("os:sep", ["name='os:sep': expected a function"]),
-        ("asyncio:sleep", ["name='asyncio:sleep': expected a function, not a coroutine (async def)"]),
-        ("os:missing", ["name='os:missing': module 'os' has no 'missing'; expected package.module:function"]),
+        ("os:sep", "expected a function"),
+        ("asyncio:sleep", "expected a function, not a coroutine (async def)"),
+        ("os:missing", "module 'os' has no 'missing'; expected package.module:function"),
     ],
 )
-def test_a_function_of_the_operator_is_checked_before_anything_runs(value: str | None, expected: list[str]) -> None:
-    """The line names the option, its value and the expected form."""
-    assert function_faults("name", value) == expected
+def test_a_function_of_the_operator_is_checked_before_anything_runs(value: str, expected: str) -> None:
+    """It is imported when the option is read, or the fault names the expected form."""
+    assert FUNCTION.read("os:getcwd") is os.getcwd
+    with pytest.raises(WrongValue) as refused:
+        FUNCTION.read(value)
+    assert (str(refused.value), refused.value.says_expected) == (expected, True)

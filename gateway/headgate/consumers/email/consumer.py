@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject
 from headgate.consumers.templates import Template, TemplateFault, render_event
-from headgate.consumers.values import as_list, load_function
+from headgate.consumers.values import as_list
 from headgate.runtime.metrics import MAILS
 
 from .address import check_address
@@ -43,7 +43,6 @@ class Email(Consumer):
         self._templates = MailTemplates(options)
         source = options.to_template
         self._to_template = None if source is None else Template("to_template", source, limit=MAX_ADDRESS_TEXT)
-        self._to_function = load_function(options.to_function) if options.to_function else None
         self._postbox = MailServer(options) if postbox is None else postbox
 
     @classmethod
@@ -64,9 +63,9 @@ class Email(Consumer):
         recipients: Sequence[object] = self._options.to
         if self._to_template is not None:
             recipients = [address] if (address := render_event(self._to_template, delivery)) else []
-        elif self._to_function is not None:
+        elif (function := self._options.to_function) is not None:
             most = self._options.max_recipients
-            recipients = as_list(self._to_function(delivery), most, f"the event has more than {most} recipients (max_recipients)")
+            recipients = as_list(function(delivery), most, f"the event has more than {most} recipients (max_recipients)")
         keys: dict[str, None] = {}
         for place, raw in enumerate(recipients, 1):
             try:

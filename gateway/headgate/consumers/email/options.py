@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from headgate.consumers.base import Delivery
 from headgate.consumers.templates import template_faults
-from headgate.consumers.values import CA_FILE, FUNCTION_NAME, ca_file_faults, function_faults, sealed
+from headgate.consumers.values import CA_FILE, FUNCTION, sealed
 from headgate.settings.addresses.origins import ascii_host, is_loopback
 from headgate.settings.options import SWITCH, Kind, all_parsed, file_path, integer, number, one_of, option, read_words, required
 from headgate.settings.options import text as some
@@ -55,8 +57,8 @@ class EmailOptions:
     to: tuple[str, ...] = option(
         (), Kind(_addresses, "addresses such as ops@example.com, comma-separated"), "Fixed recipients. Each gets a separate mail."
     )
-    to_function: str | None = option(
-        None, FUNCTION_NAME, "A function of yours that gets the delivery and returns a list of addresses. An empty list: no mail."
+    to_function: Callable[[Delivery], Any] | None = option(
+        None, FUNCTION, "A function of yours that gets the delivery and returns a list of addresses. An empty list: no mail."
     )
     to_template: str | None = option(
         None, some("a template such as {{ event.data.email }}"), "A template that makes one address from `event`. Blank: no mail."
@@ -97,7 +99,7 @@ def _server_faults(options: EmailOptions) -> list[str]:
         faults.append("user and password go together; expected both or neither")
     if not f"{options.user}{options.password}".isascii():
         faults.append("user, password: expected ASCII characters")
-    return faults or ca_file_faults(options.ca_file)
+    return faults
 
 
 def _recipient_faults(options: EmailOptions) -> list[str]:
@@ -108,5 +110,4 @@ def _recipient_faults(options: EmailOptions) -> list[str]:
     faults = []
     if len(options.to) > options.max_recipients:
         faults.append(f"to: expected at most {options.max_recipients} addresses (max_recipients)")
-    faults += function_faults("to_function", options.to_function)
     return faults + template_faults("to_template", options.to_template, MAX_ADDRESS_TEXT)

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery
-from headgate.consumers.values import CA_FILE, ca_file_faults, sealed
+from headgate.consumers.values import CA_FILE, sealed
 from headgate.installation import __version__
 from headgate.settings.addresses.http_target import EXPECTED_URL, Target, read_target
 from headgate.settings.addresses.origins import is_local
@@ -149,12 +149,11 @@ class Webhook(Consumer):
 
     @classmethod
     def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:
-        faults, target = [], options.url
+        target = options.url
         address = target.address or (LOCALHOST if is_local(target.host) else None)
         refused = address and options.allow_private.refusal(address, target.host, target.port)
-        if refused:
-            faults.append(f"url={target}: a {refused} address; expected a public one, or one that allow_private allows")
-        return faults + ca_file_faults(options.ca_file)
+        wrong = f"url={target}: a {refused} address; expected a public one, or one that allow_private allows"
+        return [wrong] if refused else []
 
     def handle(self, delivery: Delivery) -> None:
         """Send one request.

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -62,14 +63,14 @@ class WebPushOptions:
         matching(_CONTACT, "mailto:ops@example.com or an https URL"),
         "Where push services reach the operator. They see it with each message.",
     )
-    subscriptions_function: str = option(
+    subscriptions_function: Callable[[Delivery], Any] = option(
         required(),
-        values.FUNCTION_NAME,
+        values.FUNCTION,
         f"A function of yours that gets the delivery and returns the subscriptions of its user, as `PushSubscription.toJSON()` "
         f"makes them: at most {MAX_SUBSCRIPTIONS}. An empty list: no push.",
     )
-    gone_function: str = option(
-        required(), values.FUNCTION_NAME, "A function of yours that gets an endpoint that is gone, and removes its subscription."
+    gone_function: Callable[[str], object] = option(
+        required(), values.FUNCTION, "A function of yours that gets an endpoint that is gone, and removes its subscription."
     )
     title: str | None = option(None, TEMPLATE, TITLE)
     body: str | None = option(None, TEMPLATE, BODY)
@@ -113,8 +114,6 @@ class WebPush(Consumer):
     ) -> None:
         super().__init__(options, context)
         self._options, self._now = options, now
-        self._subscriptions = values.load_function(options.subscriptions_function)
-        self._gone = values.load_function(options.gone_function)
         self._message = read_message(options.title, options.body)
         self._open_post = open_post or partial(
             HttpPost,
@@ -129,10 +128,7 @@ class WebPush(Consumer):
 
     @classmethod
     def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
-        faults = []
-        for name in ("subscriptions_function", "gone_function"):
-            faults += values.function_faults(name, getattr(options, name))
-        return faults + message_faults(options.title, options.body) + values.ca_file_faults(options.ca_file)
+        return message_faults(options.title, options.body)
 
     @classmethod
     def channel(cls, options: WebPushOptions) -> str:
@@ -172,7 +168,7 @@ class WebPush(Consumer):
             if not is_known and slow_s > 0:
                 self._rest_until_s = self._now() + REST_TIMES * slow_s
         if status in _GONE:
-            self._gone(to.endpoint)
+            self._options.gone_function(to.endpoint)
             PUSHES.labels(self.context.name, "gone").inc()
             return
         if status == _TOO_LARGE:
@@ -191,7 +187,7 @@ class WebPush(Consumer):
     def _stored(self, delivery: Delivery) -> Mapping[str, object]:
         """Return the subscriptions by their names in Redis, where endpoints, which are secrets, must not appear."""
         refusal = f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more"
-        subscriptions = values.as_list(self._subscriptions(delivery), MAX_SUBSCRIPTIONS, refusal)
+        subscriptions = values.as_list(self._options.subscriptions_function(delivery), MAX_SUBSCRIPTIONS, refusal)
         return {_key(each, place): each for place, each in enumerate(subscriptions, 1)}
 
     def _payload(self, delivery: Delivery) -> bytes:

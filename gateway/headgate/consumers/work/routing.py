@@ -21,7 +21,6 @@ from typing import Any
 from headgate.consumers.base import Consumer, Delivery, Reject
 from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
 from headgate.consumers.templates import Template, render_event, template_faults
-from headgate.consumers.values import function_faults, load_function
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import INBOX, USERS, is_item, overlaps, user_of
 
@@ -45,8 +44,7 @@ class Routing:
         self.channel = channel_of(spec.runner, spec.consumer, spec.options)
         source = spec.runner.seen_user
         self._template = None if source is None else Template("seen_user", source, limit=MAX_USER_CHARACTERS)
-        wants = None if spec.runner.wants is None else load_function(spec.runner.wants)
-        self._wants_thread = None if wants is None else WantsThread(wants, fault)
+        self._wants_thread = None if spec.runner.wants is None else WantsThread(spec.runner.wants, fault)
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 
     def user(self, delivery: Delivery) -> str | None:
@@ -162,7 +160,7 @@ def channel_of(runner: RunnerOptions, consumer: type[Consumer], options: Any) ->
 
 
 def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any, patterns: Sequence[str]) -> Iterator[str]:
-    """Yield the joint faults of valid routing options, a line each. Imports `wants`."""
+    """Yield the joint faults of valid routing options, a line each."""
     names = ("unless_seen_s", "unless_read_s", "seen_user", "channel", "rate", "wants")
     given = [name for name in names if getattr(runner, name)]
     if consumer.batch:
@@ -174,6 +172,5 @@ def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any
     if runner.unless_read_s and not any(overlaps(pattern, ITEMS) for pattern in patterns):
         yield f"unless_read_s: no pattern has items of inboxes; expected one such as {ITEMS}"
     yield from template_faults("seen_user", runner.seen_user, MAX_USER_CHARACTERS)
-    yield from function_faults("wants", runner.wants)
     if runner.wants is not None and channel_of(runner, consumer, options) is None:
         yield "wants: this consumer is no channel of a user; expected channel to be mail or push"

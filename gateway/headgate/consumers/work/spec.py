@@ -6,11 +6,12 @@ config.py reads it from TOML; runner.py runs it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.consumers.base import Consumer
-from headgate.consumers.values import FUNCTION_NAME
+from headgate.consumers.base import Consumer, Delivery
+from headgate.consumers.values import FUNCTION
 from headgate.settings.options import integer, number, one_of, option, text
 
 CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -73,9 +74,9 @@ class RunnerOptions:
         "The channel that it is for its users, who may mute it. Not set: `mail` (email) or `push` (apprise, webpush) where each "
         "user has an own address, else `none`.",
     )
-    wants: str | None = option(
+    wants: Callable[[str, Delivery, str], bool] | None = option(
         None,
-        FUNCTION_NAME,
+        FUNCTION,
         "A function of yours that gets the user, the delivery and the channel, and returns whether the user wants it.",
     )
     rate: int = option(

@@ -23,8 +23,6 @@ from tests.support.recording_consumer import fail
 from tests.support.stepped_worker import Site
 
 NAMESPACE = "notifications"
-RECIPIENTS = "tests.integration.consumers.recipients"
-EVEN = f"{RECIPIENTS}:even"
 ITEMS = ("users.*.inbox.*.#",)
 _numbers = count()
 # Three events after the first one, which a process has taken.
@@ -40,6 +38,16 @@ def logged() -> Iterator[None]:
     """Lines of the log as fields, because writing out tracebacks for people takes longer than the tests."""
     with structlog.testing.capture_logs():
         yield
+
+
+def even(user: str, event: Delivery, channel: str) -> bool:
+    """Want the events with even data."""
+    return bool(event.value() % 2 == 0)
+
+
+def broken(user: str, event: Delivery, channel: str) -> bool:
+    """Have a bug."""
+    raise KeyError(user)
 
 
 def metric(name: str, **labels: str) -> float:
@@ -109,7 +117,7 @@ def test_the_application_is_asked_once_for_all_parts_and_attempts(site: Site) ->
     """The user's acts in between count for each of them."""
     site.recorder.parts = staticmethod(lambda delivery: ("one", "other"))
     site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 2 else None)
-    worker = site.make(ITEMS, unless_read_s=60, channel="push", wants=EVEN)
+    worker = site.make(ITEMS, unless_read_s=60, channel="push", wants=even)
     inbox = Inbox(site.publisher)
     for number in (1, 2, 4):
         inbox.send("ann", "news", number, f"{number}")
@@ -157,7 +165,7 @@ def test_work_that_a_lost_process_had_counts_for_the_rate(site: Site) -> None:
 
 def test_the_application_is_asked_although_redis_failed_before(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attempt without the facts about the user does not ask the application, so the next one does."""
-    worker = site.make(("users.*.a",), channel="push", wants=EVEN)
+    worker = site.make(("users.*.a",), channel="push", wants=even)
     errors, user_facts = iter([BusUnavailable("gone")] * 2), worker.state.user_facts
 
     def facts(user: str, topic: str, event_id: str) -> UserFacts:
@@ -176,7 +184,7 @@ def test_the_application_is_asked_although_redis_failed_before(site: Site, monke
 def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(site: Site) -> None:
     """A muted event is not sent all the same, because the application is not asked about it."""
     before = metric("wants_faults_total", why="raised")
-    worker = site.make(("users.*.a",), channel="push", wants=f"{RECIPIENTS}:broken")
+    worker = site.make(("users.*.a",), channel="push", wants=broken)
     Inbox(site.publisher).mute("bob", "a", ["push"])
     site.publisher.publish_many([("users.ann.a", 1), ("users.bob.a", 2)])
 
@@ -250,7 +258,7 @@ def test_each_item_is_pushed_or_withdrawn_as_the_oracle_says(site: Site, history
     user, name, oracle, inbox = f"user-{next(_numbers)}", f"push-{next(_numbers)}", User(), Inbox(site.publisher)
     site.recorder.seen.clear()
     patterns = (f"users.{user}.inbox.*.#",)
-    worker = site.make(patterns, name, unless_seen_s=60, channel="push", wants=EVEN)
+    worker = site.make(patterns, name, unless_seen_s=60, channel="push", wants=even)
     known: set[int] = set()
     for step, item in [*history, ("due", 0)]:
         if step == "send" and item not in known:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
 from headgate.consumers.email.options import EmailOptions, check_options
@@ -68,7 +69,7 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
         ({"password": "secret"}, "user and password go together; expected both or neither"),
         ({"user": "me", "password": "pässword"}, "user, password: expected ASCII characters"),
         ({"security": "tls", "ca_file": "/nowhere.pem"}, "ca_file='/nowhere.pem': no such file or directory"),
-        ({"ca_file": "/nowhere.pem"}, "ca_file is given with security='none'; expected starttls or tls"),
+        ({"ca_file": certifi.where()}, "ca_file is given with security='none'; expected starttls or tls"),
         ({"subject": "{{ event.topic"}, "subject, line 1: unexpected end of template"),
         ({"subject": "{{ subject }}"}, f"subject: unknown name 'subject'; {NAMES}"),
         ({"text": "{{ event.nothing }}"}, "text, line 1 ({{ event.nothing }}): a name that is not there"),

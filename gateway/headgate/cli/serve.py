@@ -29,6 +29,7 @@ from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
+from headgate.settings.file import read_toml
 from headgate.settings.settings import DEVELOPMENT, Settings, environment, variables_set
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer, finish_requests
@@ -96,9 +97,11 @@ def run(
         app = load_application(target, settings, given)
         if (operator := DemoOperator.of(settings, private, started_with, target, is_again=is_again)) is not None:
             app.extensions["headgate.operator"] = operator
-        if consumers is not None:
+        tables = None
+        if consumers is not None and file.path is not None:
+            tables = read_toml(file.path).get("consumers")
             kept.enter_context(consumers)
-        return _serve(app, listener, file)
+        return _serve(app, listener, file, tables)
     except HeadgateError as error:
         for line in error.lines():
             complain(line)
@@ -107,7 +110,7 @@ def run(
         kept.close()
 
 
-def _serve(app: Flask, listener: socket.socket, file: SettingsFile) -> int:
+def _serve(app: Flask, listener: socket.socket, file: SettingsFile, consumers: object) -> int:
     gate: Headgate = app.extensions["headgate"]
     settings = gate.settings
     if settings.dev:
@@ -123,7 +126,7 @@ def _serve(app: Flask, listener: socket.socket, file: SettingsFile) -> int:
         if not has_files or (terminal and not has_terminal()):  # it was closed, which must end the process as usual
             asked_to_stop.set()
         else:
-            reload(app, gate.gateway, file)
+            reload(app, gate.gateway, file, consumers)
 
     if has_files or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         on_signal(signal.SIGHUP, hang_up)
@@ -157,12 +160,17 @@ def has_terminal() -> bool:
         return False
 
 
-def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
-    """Read the file again, and apply the settings that can change now. A fault changes nothing and writes one log line."""
+def reload(app: Flask, gateway: Gateway, file: SettingsFile, consumers: object) -> None:
+    """Read the file again, and apply the settings that can change now. A fault changes nothing and writes one log line.
+
+    `consumers` are the tables of the consumers that run, which change at a restart; None without any.
+    """
     try:
         values = file.read(environment(), app.config)
         wanted = Settings.read(app.config, values)
+        tables = read_toml(file.path).get("consumers") if consumers and file.path else None
         changed, needs_restart = gateway.reload(wanted)
+        needs_restart += ["consumers"] if tables != consumers else []
     except HeadgateError as error:
         log.error("settings not reloaded", faults=list(getattr(error, "faults", error.lines())))
         return

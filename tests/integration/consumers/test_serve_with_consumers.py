@@ -34,13 +34,16 @@ def consumer_pid(sink_folder: SinkFolder, number: int = 1) -> int:
 
 
 def test_consumers_run_in_a_process_of_their_own_on_the_private_redis(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
-    """A published event reaches the sink. A stop ends both, after the leased task is done."""
+    """A published event reaches the sink. A reload says that changed ones need a restart. A stop ends both, after the task."""
     with gateway:
         pid = consumer_pid(sink_folder)
         assert pid != gateway.pid
         assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, gateway.pid)  # live delivery goes first
         publish(gateway, "orders.1.slow")
         wait_until((sink_folder.path / "begun").exists, "the sink is at work")
+        sink_folder.configure(SINK_TABLE.format(name="sink", more="workers = 2"))
+        os.kill(gateway.pid, signal.SIGHUP)
+        gateway.wait_for_line(r"""needs_restart=\['consumers'\] event="settings reloaded\"""")
         os.kill(gateway.pid, signal.SIGTERM)
         gateway.wait_for_line("^headgate: stopping$")
         assert not has_ended(pid)

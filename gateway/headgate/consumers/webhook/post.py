@@ -217,7 +217,7 @@ def judge(status: int, retry_after_s: float | None, origin: str) -> None:
     """
     if 200 <= status < 300:
         return
-    reason = f"{origin} answered {status}"
+    reason = f"{origin} answered {status}" + (", and redirects are not followed" if 300 <= status < 400 else "")
     if status == GONE:
         raise Reject(f"{reason}: it wants no more events")
     raise Retry(reason, retry_after_s)

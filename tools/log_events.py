@@ -1,7 +1,7 @@
 """The events that the code logs, read from its source: for docs/logs.md, and for the test that holds them together.
 
 In: the modules of both packages. Out: each event with its loggers, its levels, and the fields that it may have. An event's name
-is the first argument of a call of a logger of structlog, or of a `ThrottledLog`. Where that is a parameter, it is what the calls
+is the first argument of a call of a logger of structlog, or of a `throttled` one. Where that is a parameter, it is what the calls
 of that function say, in the module or, if it has none, in the others, as far as they say it as a text.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (ROOT / "gateway" / "headgate", ROOT / "server" / "headgate_server")
 METHODS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "exception": "error", "log": "info, error"}
-# A ThrottledLog (runtime/logging.py): of consumers.
+# A `throttled` log (runtime/logging.py): of consumers.
 THROTTLED = ("headgate.consumers", "warning")
 # Arguments other than fields of a line.
 _NO_FIELDS = ("exc_info", "logger")

@@ -22,7 +22,6 @@ from .options import MAX_ADDRESS_TEXT, EmailOptions, check_options
 from .smtp import MailServer
 from .text import MailTemplates
 
-MAX_REASON_CHARACTERS = 200
 # Prefix of the key of an invalid recipient. A valid address contains no blank.
 _NO_ADDRESS = "# "
 
@@ -115,7 +114,7 @@ class Email(Consumer):
                 return hold
             mail = compose(self._options.mail_from, first.key, text, identity, event_ids)
         except (TemplateFault, ValueError) as error:
-            raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
+            raise Reject(error) from error
         self._postbox.send(mail)
         MAILS.labels(self.context.name, kind).inc()
         return None

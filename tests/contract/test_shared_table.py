@@ -224,7 +224,7 @@ def test_each_process_reads_what_the_others_share(site: Site) -> None:
     one.whole.put("ana", None)
     site.turn(one, two)
     assert two.whole.others == {one.table.id: {"ben": "1"}}
-    assert [each.sessions for each in two.rows[-1].loads.values()] == [1, 0]
+    assert {name: each.sessions for name, each in two.rows[-1].loads.items()} == {one.table.id: 1, two.table.id: 0}
 
 
 def test_however_many_fields_there_are(site: Site) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -99,18 +99,6 @@ class Reached(msgspec.Struct, frozen=True):
     silent: tuple[str, ...]
 
 
-class ListQuestion(msgspec.Struct, frozen=True):
-    """Asks for a page of clients after a place in the order."""
-
-    kind: ClassVar[str] = "clients"
-    sort: Sort
-    limit: int
-    namespace: str | None = None
-    user: str | None = None
-    after: list[Any] | None = None
-    within: tuple[str, ...] | None = None
-
-
 class Row(msgspec.Struct, frozen=True):
     """A client with its place in the order."""
 
@@ -118,47 +106,36 @@ class Row(msgspec.Struct, frozen=True):
     client: ConnectedClient
 
 
-class OneQuestion(msgspec.Struct, frozen=True):
-    """Asks for a client."""
-
-    kind: ClassVar[str] = "client"
-    session: str
-    within: tuple[str, ...] | None = None
+# The kinds of questions: for a page of clients, or for one; to disconnect some, to change a user's grants, to send an event.
+PAGE, CLIENT, DISCONNECT, REGRANT, SEND = "clients", "client", "disconnect", "regrant", "send"
 
 
-class DisconnectQuestion(msgspec.Struct, frozen=True):
-    """Disconnects a client, or all clients of a user."""
+class ClientQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A question about clients, of any kind.
 
-    kind: ClassVar[str] = "disconnect"
-    reason: str
-    by: str
+    Attributes:
+        session, user, namespace: about the clients of these (None for any), in one of the namespaces `within` (None for any).
+        sort, limit, after: the order of a page, its number of clients, and the place after which it begins.
+        reason: text for disconnected clients.
+        explicit: a user's grants for `for_s` seconds. Without, the user's own are read from their source again.
+        topic, data, id: of an event; `data` is JSON.
+        by: requester, for the audit log.
+    """
+
     session: str | None = None
     user: str | None = None
+    namespace: str | None = None
     within: tuple[str, ...] | None = None
-
-
-class RegrantQuestion(msgspec.Struct, frozen=True):
-    """Reads a user's grants again. `explicit` ones replace them for `for_s` seconds (None restores the user's own)."""
-
-    kind: ClassVar[str] = "regrant"
-    user: str
-    by: str
+    sort: Sort = "trouble"
+    limit: int = 0
+    after: list[Any] | None = None
+    reason: str = ""
     explicit: Explicit | None = None
     for_s: int = 0
-
-
-class SendQuestion(msgspec.Struct, frozen=True):
-    """Sends an event to the client of a session; `data` is JSON."""
-
-    kind: ClassVar[str] = "send"
-    session: str
-    topic: str
-    data: msgspec.Raw
-    id: str
-    within: tuple[str, ...] | None = None
-
-
-ClientQuestion: TypeAlias = ListQuestion | OneQuestion | DisconnectQuestion | RegrantQuestion | SendQuestion
+    topic: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    id: str = ""
+    by: str = ""
 
 
 class ClientAnswer(msgspec.Struct, frozen=True):
@@ -233,13 +210,13 @@ class Clients:
         if sort not in get_args(Sort):
             raise InvalidRequest(f"sort: expected one of {', '.join(get_args(Sort))}")
         order = cast(Sort, sort)
-        question = ListQuestion(
-            order,
-            limit,
-            None if namespace is None else check_namespace(namespace),
-            None if user is None else check_user(user),
-            None if after is None else _place(after, order),
-            _within(within),
+        question = ClientQuestion(
+            user=None if user is None else check_user(user),
+            namespace=None if namespace is None else check_namespace(namespace),
+            within=_within(within),
+            sort=order,
+            limit=limit,
+            after=None if after is None else _place(after, order),
         )
         rows: list[Row] = []
 
@@ -249,7 +226,7 @@ class Clients:
             rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
             return part.total, len(part.rows), part.more
 
-        answers = self._ask(question, read=take)
+        answers = self._ask(PAGE, question, read=take)
         totals, counts, more = zip(*answers.parts, strict=True) if answers.parts else ((), (), ())
         last = _after(order, rows[-1].place) if rows and (sum(counts) > limit or any(more)) else None
         return ClientsPage(tuple(row.client for row in rows), sum(totals), last, answers.silent)
@@ -263,8 +240,8 @@ class Clients:
             BusUnavailable: no answer has the client, and a gateway that received the question did not answer; or no Redis.
             InvalidRequest, BusRefused.
         """
-        question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
-        answers = self._ask(question, lambda part: part.client is not None)
+        question = ClientQuestion(session=_check_session(session), within=_within(within))
+        answers = self._ask(CLIENT, question, lambda part: part.client is not None)
         clients: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
         if not clients:
             _check_silence(answers)
@@ -293,16 +270,16 @@ class Clients:
         """
         if (session is None) == (user is None):
             raise InvalidRequest("disconnect takes either a session or a user")
-        question = DisconnectQuestion(
-            _check_text(reason, "reason", MAX_REASON_CHARACTERS),
-            _requester(by),
-            None if session is None else _check_text(session, "session", MAX_SESSION_CHARACTERS),
-            None if user is None else check_user(user),
-            _within(within),
+        question = ClientQuestion(
+            session=None if session is None else _check_session(session),
+            user=None if user is None else check_user(user),
+            within=_within(within),
+            reason=_check_text(reason, "reason", MAX_REASON_CHARACTERS),
+            by=_requester(by),
         )
         if session is None:
-            return _reached(self._ask(question))
-        answers = self._ask(question, lambda part: part.count > 0)
+            return _reached(self._ask(DISCONNECT, question))
+        answers = self._ask(DISCONNECT, question, lambda part: part.count > 0)
         # As in `client`, a gateway without a link to Redis got no question. Only a gateway that got it can have the session and
         # be silent.
         return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
@@ -326,14 +303,14 @@ class Clients:
         payload = encode_data(data)
         if len(payload) > HARD_MAX_PAYLOAD_BYTES:
             raise PayloadTooLarge(len(payload), HARD_MAX_PAYLOAD_BYTES, "publisher")
-        question = SendQuestion(
-            _check_text(session, "session", MAX_SESSION_CHARACTERS),
-            check_topic(topic),
-            msgspec.Raw(payload),
-            secrets.token_hex(8) if id is None else check_event_id(id),
-            _within(within),
+        question = ClientQuestion(
+            session=_check_session(session),
+            within=_within(within),
+            topic=check_topic(topic),
+            data=msgspec.Raw(payload),
+            id=secrets.token_hex(8) if id is None else check_event_id(id),
         )
-        answers = self._ask(question, lambda part: part.taken is not None)
+        answers = self._ask(SEND, question, lambda part: part.taken is not None)
         sent: list[ClientAnswer] = [part for part in answers.parts if part.taken is not None]
         if not sent:
             _check_silence(answers)
@@ -382,8 +359,8 @@ class Clients:
             )
             with reading(database(self._client)):
                 explicit = store(self._client, user, may_subscribe, may_publish, for_s)
-        question = RegrantQuestion(user, by, explicit, for_s if explicit else 0)
-        return _reached(self._ask(question))
+        question = ClientQuestion(user=user, explicit=explicit, for_s=for_s if explicit else 0, by=by)
+        return _reached(self._ask(REGRANT, question))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -391,14 +368,13 @@ class Clients:
 
     def _ask(
         self,
+        kind: str,
         question: ClientQuestion,
         is_enough: Callable[..., bool] = lambda part: False,
         read: Callable[..., Any] = _read_answer,
     ) -> Answers:
         with reading(database(self._client)):
-            return ask(
-                self._client, question.kind, question, living(self._client), read, within_s=self._within_s, is_enough=is_enough
-            )
+            return ask(self._client, kind, question, living(self._client), read, within_s=self._within_s, is_enough=is_enough)
 
 
 def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -413,6 +389,10 @@ def _check_silence(answers: Answers) -> None:
     """Refuse to report an absence while some gateways have not answered. Raises BusUnavailable with their names."""
     if answers.unanswered:
         raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
+
+
+def _check_session(session: object) -> str:
+    return _check_text(session, "session", MAX_SESSION_CHARACTERS)
 
 
 def _check_text(value: object, name: str, limit: int) -> str:

@@ -7,7 +7,7 @@ loop, a slice at a time, so listing 10,000 clients delays nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from heapq import nsmallest
 from ipaddress import ip_address, ip_network
 from time import time
@@ -63,18 +63,16 @@ class ClientList:
 
     def kinds(self) -> Mapping[str, QuestionKind]:
         """Return the handlers of the kinds of questions."""
-        missed = self._regranting.read_all
+        body, missed = wire.ClientQuestion, self._regranting.read_all
         return {
-            wire.ListQuestion.kind: QuestionKind(wire.ListQuestion, self.page),
-            wire.OneQuestion.kind: QuestionKind(wire.OneQuestion, self.one),
-            wire.DisconnectQuestion.kind: QuestionKind(wire.DisconnectQuestion, self._disconnect),
-            wire.RegrantQuestion.kind: QuestionKind(
-                wire.RegrantQuestion, self._regrant, self._note, asks_application=True, missed=missed
-            ),
-            wire.SendQuestion.kind: QuestionKind(wire.SendQuestion, self._send),
+            wire.PAGE: QuestionKind(body, self._page),
+            wire.CLIENT: QuestionKind(body, self._one),
+            wire.DISCONNECT: QuestionKind(body, self._disconnect),
+            wire.REGRANT: QuestionKind(body, self._regrant, self._note, asks_application=True, missed=missed),
+            wire.SEND: QuestionKind(body, self._send),
         }
 
-    def page(self, question: wire.ListQuestion) -> list[wire.ClientAnswer]:
+    def _page(self, question: wire.ClientQuestion) -> list[wire.ClientAnswer]:
         """Return the first rows after a place in the order, in parts. Lets the loop run."""
         rows = []
         with self._share as share:
@@ -86,13 +84,13 @@ class ClientList:
         parts = [wire.ClientAnswer(rows[at : at + PART_ROWS]) for at in range(PART_ROWS, len(rows), PART_ROWS)]
         return [wire.ClientAnswer(rows[:PART_ROWS], total, len(first) > question.limit), *parts]
 
-    def _first(self, question: wire.ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
+    def _first(self, question: wire.ClientQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
         """Return how many clients match, and the first after the place, in order, with one more than requested if possible."""
         total, after = 0, question.after
 
         def places() -> Iterator[tuple[list[Any], Client]]:
             nonlocal total
-            for client in self._matching(question):
+            for client in self._selected(question):
                 self._share.pause()
                 total += 1
                 place = self._place(client, question.sort)
@@ -103,26 +101,26 @@ class ClientList:
         first = nsmallest(question.limit + 1, places())
         return total, first
 
-    def one(self, question: wire.OneQuestion) -> list[wire.ClientAnswer]:
-        """Return the client of a session if it is here."""
-        client = self.find(question.session, question.within)
+    def _one(self, question: wire.ClientQuestion) -> list[wire.ClientAnswer]:
+        client = next(self._named(question), None)
         return [wire.ClientAnswer(client=None if client is None else self._row(client, None))]
 
-    def find(self, session: str, within: Sequence[str] | None) -> Client | None:
-        """Return the client of a session if it is here and in one of these namespaces (None for any)."""
-        return next((client for each in self._within(within) if (client := each.clients.get(session)) is not None), None)
-
-    def _within(self, names: Sequence[str] | None) -> list[Namespace]:
-        return [each for name, each in self._namespaces.items() if names is None or name in names]
-
-    def _matching(self, question: wire.ListQuestion) -> Iterator[Client]:
-        namespaces = [each for each in self._within(question.within) if question.namespace in (None, each.name)]
+    def _selected(self, question: wire.ClientQuestion) -> Iterator[Client]:
+        """Yield the clients that a question is about."""
+        within = self._namespaces.keys() if question.within is None else question.within
+        names = [name for name in self._namespaces if name in within and question.namespace in (None, name)]
         if question.user is not None:
-            names = {each.name for each in namespaces}
             yield from (client for client in self._admission.of_user(question.user) if client.namespace in names)
             return
-        for namespace in namespaces:
-            yield from list(namespace.clients.values())
+        for namespace in map(self._namespaces.__getitem__, names):
+            if question.session is None:
+                yield from list(namespace.clients.values())
+            elif question.session in namespace.clients:
+                yield namespace.clients[question.session]
+
+    def _named(self, question: wire.ClientQuestion) -> Iterator[Client]:
+        """Yield the clients of the session or the user in a question; none without either."""
+        return self._selected(question) if question.session is not None or question.user is not None else iter(())
 
     def _place(self, client: Client, sort: wire.Sort) -> list[Any]:
         queue, session = client.connection.queue, client.session
@@ -174,8 +172,8 @@ class ClientList:
             trouble=tuple(trouble),
         )
 
-    def _send(self, question: wire.SendQuestion) -> list[wire.ClientAnswer]:
-        client = self.find(question.session, question.within)
+    def _send(self, question: wire.ClientQuestion) -> list[wire.ClientAnswer]:
+        client = next(self._named(question), None)
         if client is None:
             return [wire.ClientAnswer()]
         if len(question.data) > self._settings.max_payload_bytes:
@@ -183,23 +181,18 @@ class ClientList:
         event = Event(question.topic, bytes(question.data), question.id, int(time() * 1000))
         return [wire.ClientAnswer(taken=client.send(event_frame(client.namespace.encode(), event)))]
 
-    def _note(self, question: wire.RegrantQuestion) -> None:
-        self._regranting.note(question.user, question.explicit, question.for_s)
+    def _note(self, question: wire.ClientQuestion) -> None:
+        self._regranting.note(question.user or "", question.explicit, question.for_s)
 
-    def _regrant(self, question: wire.RegrantQuestion) -> list[wire.ClientAnswer]:
-        count = self._regranting.regrant(question.user)
+    def _regrant(self, question: wire.ClientQuestion) -> list[wire.ClientAnswer]:
+        count = self._regranting.regrant(question.user or "")
         if count:
             is_explicit = question.explicit is not None
             audit.acted("regranted", by=question.by or _APPLICATION, user=question.user, count=count, explicit=is_explicit)
         return [wire.ClientAnswer(count=count)]
 
-    def _disconnect(self, question: wire.DisconnectQuestion) -> list[wire.ClientAnswer]:
-        client = None if question.session is None else self.find(question.session, question.within)
-        clients = [client] if client is not None else []
-        if question.user is not None:
-            names = [each.name for each in self._within(question.within)]
-            clients = [each for each in self._admission.of_user(question.user) if each.namespace in names]
-        count = self._evictions.disconnected(clients, question.reason)
+    def _disconnect(self, question: wire.ClientQuestion) -> list[wire.ClientAnswer]:
+        count = self._evictions.disconnected(list(self._named(question)), question.reason)
         if count:
             session = question.session if question.user is None else None
             by, reason = question.by or _APPLICATION, question.reason

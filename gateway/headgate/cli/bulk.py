@@ -21,7 +21,7 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.event_ids import SentEvents
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
-from .receipts import FileFault, Receipts, digested
+from .receipts import Receipts, digested, file_fault
 
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -125,7 +125,7 @@ class Bulk:
     def settle(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Find out which lines of unanswered batches of an earlier run are in the log. Waits for Redis.
 
-        A batch counts as absent if the caller wants to publish from its first line on. Raises FileFault if the log no longer
+        A batch counts as absent if the caller wants to publish from its first line on. Raises HeadgateError if the log no longer
         shows it, or if the result cannot be stored.
         """
         if self._receipts is None:
@@ -144,7 +144,7 @@ class Bulk:
                 if positions is None:
                     sent_lines = f"lines {batch.first} to {batch.last} were sent"
                     once_more = f"--from-line {batch.first} publishes them, perhaps once more"
-                    raise FileFault(
+                    raise file_fault(
                         f"{sent_lines}, and whether they are in the log is not known any more",
                         f"{once_more}; --from-line {batch.last + 1} leaves them out",
                     )
@@ -153,8 +153,8 @@ class Bulk:
     def publish(self, lines: Iterable[bytes], progress: Callable[[int], None] = lambda line: None) -> Outcome:
         """Publish the good lines that are not in the log; return the result for all. `progress` gets the last line of each batch.
 
-        Raises FileFault, with earlier lines published, if Redis did not answer or refuses everything, or if receipts cannot be
-        stored.
+        Raises HeadgateError, with earlier lines published, if Redis did not answer or refuses everything, or if receipts cannot
+        be stored.
         """
         outcome, digest, last = Outcome(), hashlib.sha256(), 0
         published = bytearray()
@@ -218,7 +218,7 @@ class Bulk:
                 receipts.settle(sent, self._take(batch, outcome))
         except BusUnavailable as error:  # so it is unknown whether these lines were published
             again = f"continue with --from-line {first}" if self._receipts is None else AGAIN
-            raise FileFault(f"line {first} and later: {error.message}", f"every line before is in the log; {again}") from error
+            raise file_fault(f"line {first} and later: {error.message}", f"every line before is in the log; {again}") from error
 
     def _take(self, batch: list[tuple[int, Prepared]], outcome: Outcome) -> list[tuple[int, str, int]]:
         """Publish a batch; return the line, epoch and offset of each event in the log."""

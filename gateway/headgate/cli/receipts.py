@@ -29,15 +29,13 @@ from headgate.redis.lineage import Lineage
 MAX_LINES = 2**30
 
 
-class FileFault(HeadgateError):
-    """A file cannot be published, or no further. A note has the next step, if there is one."""
-
-    code = "failed"
-
-    def __init__(self, message: str, next_step: str | None = None) -> None:
-        super().__init__(message)
-        if next_step is not None:
-            self.add_note(next_step)
+def file_fault(message: str, next_step: str | None = None) -> HeadgateError:
+    """Return the error for a file that cannot be published, or no further. A note has the next step, if there is one."""
+    error = HeadgateError(message)
+    error.code = "failed"
+    if next_step is not None:
+        error.add_note(next_step)
+    return error
 
 
 _Line = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)]
@@ -84,7 +82,7 @@ def digested(line: bytes) -> bytes:
 class Receipts:
     """See the module. Locked while it is open.
 
-    Raises FileFault if the file cannot be opened or locked, or is of another kind.
+    Raises HeadgateError if the file cannot be opened or locked, or is of another kind.
 
     Args:
         path: of the file, created if missing.
@@ -106,17 +104,17 @@ class Receipts:
                 self.close()
                 raise
         except OSError as error:
-            raise FileFault(f"{path}: {_reason(error)}; --receipts puts the receipts elsewhere") from error
+            raise file_fault(f"{path}: {_reason(error)}; --receipts puts the receipts elsewhere") from error
 
     def check_unchanged(self, lines: Iterable[bytes]) -> None:
-        """Raise FileFault unless the file still begins with the sent lines."""
+        """Raise HeadgateError unless the file still begins with the sent lines."""
         if self._furthest is None:
             return
         digest, last = hashlib.sha256(), self._furthest.last
         for line in islice(lines, last):
             digest.update(digested(line))
         if digest.hexdigest() != self._furthest.sha256:
-            raise FileFault(
+            raise file_fault(
                 f"the file has changed since its lines 1 to {last} were published ({self.path}): nothing more was published."
                 " Give new events a file of their own, or remove the receipts to publish all lines"
             )
@@ -148,17 +146,17 @@ class Receipts:
         ]  # fmt: skip
 
     def send(self, first: int, last: int, sha256: str, before: LogState) -> Batch:
-        """Record on disk that a batch is about to be sent, and return it. After FileFault, do not send it."""
+        """Record on disk that a batch is about to be sent, and return it. After HeadgateError, do not send it."""
         batch = Batch(self._batches, first, last, sha256, before)
         self._append(batch)
         try:
             os.fsync(self._file)
         except OSError as error:
-            raise FileFault(f"{self.path}: {_reason(error)}") from error
+            raise file_fault(f"{self.path}: {_reason(error)}") from error
         return batch
 
     def settle(self, batch: Batch, positions: Iterable[tuple[int, str, int]]) -> None:
-        """Record the line, epoch and offset of each event of a batch in the log. Raises FileFault."""
+        """Record the line, epoch and offset of each event of a batch in the log. Raises HeadgateError."""
         runs: list[_Run] = []
         for line, epoch, offset in positions:
             if runs and (line - runs[-1][0], epoch, offset - runs[-1][3]) == (runs[-1][1], runs[-1][2], runs[-1][1]):
@@ -168,7 +166,7 @@ class Receipts:
         self._append(_Sent(batch.number, runs))
 
     def finish(self) -> None:
-        """Record that the last line was reached. Raises FileFault."""
+        """Record that the last line was reached. Raises HeadgateError."""
         self._append(_Done())
 
     def close(self) -> None:
@@ -179,11 +177,11 @@ class Receipts:
 
     def _begin(self, new_ids: bool) -> None:
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise FileFault(f"{self.path} is no regular file; --receipts names another")
+            raise file_fault(f"{self.path} is no regular file; --receipts names another")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise FileFault(f"{self.path}: another headgate publish is at work on this file") from error
+            raise file_fault(f"{self.path}: another headgate publish is at work on this file") from error
         with open(self._file, "rb", closefd=False) as file:
             whole = 0
             for line in file:
@@ -193,7 +191,7 @@ class Receipts:
                 try:
                     self._take(_decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise FileFault(
+                    raise file_fault(
                         f"{self.path} is no file of receipts, and stays as it is; --receipts names another"
                     ) from error
         os.ftruncate(self._file, whole)
@@ -208,7 +206,7 @@ class Receipts:
             if os.write(self._file, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise FileFault(f"{self.path}: {_reason(error)}") from error
+            raise file_fault(f"{self.path}: {_reason(error)}") from error
         self._take(step)
 
     def _take(self, step: _Begun | Batch | _Sent | _Done) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.cli import bulk_file
 from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, LineFault
-from headgate.cli.receipts import FileFault, Receipts
+from headgate.cli.receipts import Receipts
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
@@ -118,7 +118,7 @@ def test_what_redis_refuses_is_named_by_its_line_and_the_others_are_published(pu
 
 def test_without_redis_it_says_from_which_line_on_to_go_on(publisher: Recording) -> None:
     publisher.fails_at = 2
-    with pytest.raises(FileFault, match=f"line {MAX_BATCH_EVENTS + 1} and later: the bus is unavailable: gone") as raised:
+    with pytest.raises(HeadgateError, match=f"line {MAX_BATCH_EVENTS + 1} and later: the bus is unavailable: gone") as raised:
         Bulk(publisher).publish(lines(MAX_BATCH_EVENTS + 10))
     assert raised.value.lines()[1].endswith(f"continue with --from-line {MAX_BATCH_EVENTS + 1}")
     publisher.fails_at = 0

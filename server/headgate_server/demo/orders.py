@@ -141,7 +141,7 @@ class OrderBook:
 
         Raises:
             InvalidRequest: there is no such status.
-            HttpRefusal: there is no such order.
+            HeadgateError: there is no such order.
             BusUnavailable, BusRefused: it was not moved, or the others were not notified.
         """
         if status not in STATUSES:

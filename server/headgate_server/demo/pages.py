@@ -16,7 +16,7 @@ from flask import Blueprint, Response, current_app, jsonify, render_template, re
 
 from headgate.auth.tokens import Tokens
 from headgate_server.api.v1.dispatch import json_object
-from headgate_server.api.v1.problems import HttpRefusal
+from headgate_server.api.v1.problems import http_refusal
 
 from .orders import STATUSES, OrderBook
 from .tokens import USERS, issue
@@ -42,7 +42,7 @@ def demo_routes(book: OrderBook, tokens: Callable[[], Tokens]) -> Blueprint:
     def operator() -> DemoOperator:
         operator_: DemoOperator | None = current_app.extensions.get("headgate.operator")
         if operator_ is None:
-            raise HttpRefusal(404, "no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
+            raise http_refusal(404, "no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
         return operator_
 
     @routes.get("/")

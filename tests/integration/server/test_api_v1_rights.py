@@ -19,7 +19,7 @@ from headgate.runtime.shared_rates import SharedRates
 from headgate.services.clients import Clients, ClientsPage, Reached
 from headgate.services.publisher import PresentUser, Publisher
 from headgate.settings.settings import Settings
-from headgate_server.api.v1.operation import Cost, OpenTo
+from headgate_server.api.v1.operation import ANYONE, Cost
 from headgate_server.api.v1.services import Services
 from headgate_server.api.v1.table import OPERATIONS
 from headgate_server.app import create_app
@@ -106,7 +106,7 @@ WITHIN = {"disconnectUser", "sendToClient", "listNamespaces", "listPauses", "lis
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_a_key_of_one_namespace_reaches_no_other(site: Site, operation: Any) -> None:
     """Whatever scopes it has, a new row without a check fails here."""
-    if operation.scope is OpenTo.ANYONE or operation.name in WITHIN:
+    if operation.scope == ANYONE or operation.name in WITHIN:
         return
     path, body, status = BEYOND[operation.name]
     path = path.replace("OF_HERE", id_of(site.key("clients", namespaces=[HERE])))

@@ -17,7 +17,7 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client
 
 from .operation import Call, Cost, operation
-from .problems import HttpRefusal, not_found
+from .problems import http_refusal, not_found
 
 _LETTERS = "/consumers/{name}/dead-letters"
 LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
@@ -91,7 +91,7 @@ def remove_consumer(call_: Call) -> tuple[int, int]:
     try:
         removed = groups.remove(name)
     except InvalidRequest as error:
-        raise HttpRefusal(409, error.message, reason=error.message) from error
+        raise http_refusal(409, error.message, reason=error.message) from error
     audit.acted("consumer removed", by=call_.by, namespace=call_.namespace, consumer=name)
     return removed
 

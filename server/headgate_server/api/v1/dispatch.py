@@ -30,7 +30,7 @@ from headgate.runtime.shared_rates import SharedRates
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 
 from . import problems
-from .operation import Call, OpenTo, Operation
+from .operation import ANYONE, OPEN, Call, Operation
 from .problems import as_response, encoded_answer
 from .rights import may_some
 from .services import Services
@@ -77,9 +77,9 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
 
 
 def check_acceptable(accept: str) -> None:
-    """Raise HttpRefusal for a request that does not accept JSON (RFC 9110, section 12.5.1)."""
+    """Raise HeadgateError for a request that does not accept JSON (RFC 9110, section 12.5.1)."""
     if not _accepts_json(accept):
-        raise problems.HttpRefusal(406, "the answer would be application/json, which the request does not accept")
+        raise problems.http_refusal(406, "the answer would be application/json, which the request does not accept")
 
 
 @lru_cache(maxsize=256)  # clients send few different values
@@ -92,11 +92,11 @@ def _accepts_json(accept: str) -> bool:
 def check_media_type(environ: Mapping[str, Any]) -> None:
     """Refuse a body that is not JSON by its head (RFC 9110, section 15.5.16).
 
-    Raises HttpRefusal for another type or a compressed body.
+    Raises HeadgateError for another type or a compressed body.
     """
     kind, encoding = environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", "identity")
     if kind.partition(";")[0].strip().lower() != "application/json" or encoding.lower() != "identity":
-        raise problems.HttpRefusal(415, "expected a body of type application/json, without a Content-Encoding")
+        raise problems.http_refusal(415, "expected a body of type application/json, without a Content-Encoding")
 
 
 def _answered(operation: Operation, services: Services, reads: SharedRates, names: Mapping[str, str]) -> Response:
@@ -105,7 +105,7 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
     call = Call(services, *_caller(operation, services), names, request.environ)
     # A debt from searches does not block acts.
     account = account_of(call.identity, request.environ, services.settings.proxies) + ("\0acts" if acts else "")
-    if operation.scope is not OpenTo.ANYONE:
+    if operation.scope != ANYONE:
         _check_scope(operation, call, is_read=False)
         if wait_s := reads.spend(account, time.monotonic()):
             raise problems.RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
@@ -140,7 +140,7 @@ def _parameters(operation: Operation, *structs: msgspec.Struct | None) -> dict[s
 def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
     """Return the caller, and the namespace of its request."""
     settings = services.settings
-    if operation.scope is OpenTo.ANYONE:
+    if operation.scope == ANYONE:
         return _NOBODY, settings.namespaces[0]
     if operation.in_namespace:
         namespace = request.args.get("namespace", settings.namespaces[0]).removeprefix("/")
@@ -152,7 +152,7 @@ def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
 def _check_scope(operation: Operation, call: Call, *, is_read: bool) -> None:
     """Check the scope of an operation, completely or, before the request is read, as far as possible."""
     wanted = operation.scope
-    if isinstance(wanted, OpenTo):
+    if wanted in OPEN:
         return
     if wanted not in WITH_PATTERN:
         call.need(wanted)
@@ -182,7 +182,7 @@ def read_body(operation: Operation) -> Any:
     """Return the body, read according to the row. Waits for it.
 
     Raises:
-        HttpRefusal: as `check_media_type`.
+        HeadgateError: as `check_media_type`.
         PayloadTooLarge, RequestEntityTooLarge: it is larger than the application allows.
         InvalidRequest: it is not JSON.
         BodyFault: it is unexpected JSON.

@@ -16,7 +16,7 @@ from headgate.events.wire.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, 
 from headgate.redis import inbox
 from headgate.redis.inbox import MAX_CHANGED, InboxPage
 
-from .operation import Call, OpenTo, operation
+from .operation import ANY_CALLER, Call, operation
 from .publishing import ReceiptShown
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -32,7 +32,7 @@ _FIELDS = {"read_all": ((), ("up_to", "epoch")), "mute": (("pattern", "channels"
 EpochOfPage = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", description="With `offset`, what the page must include.")]
 
 
-@operation("GET /inbox", OpenTo.ANY_CALLER, in_namespace=True)
+@operation("GET /inbox", ANY_CALLER, in_namespace=True)
 def read_inbox(
     call: Call,
     *,
@@ -56,7 +56,7 @@ def read_inbox(
     return call.services.gate.current_inbox(read, had, call.namespace)
 
 
-@operation("POST /inbox", OpenTo.ANY_CALLER, in_namespace=True, problems=(409, 422))
+@operation("POST /inbox", ANY_CALLER, in_namespace=True, problems=(409, 422))
 def change_inbox(
     call: Call,
     *,

@@ -8,7 +8,7 @@ from headgate.auth.identity import Identity
 from headgate.redis.client import Client
 from headgate.redis.log import EventLog
 
-from .operation import Call, Cost, OpenTo, operation
+from .operation import ANY_CALLER, Call, Cost, operation
 from .problems import not_found
 from .services import Services
 
@@ -35,7 +35,7 @@ class NamespaceInfo(msgspec.Struct):
     retention: Retention
 
 
-@operation("GET /namespaces", OpenTo.ANY_CALLER, cost=Cost.STATUSES, members="namespaces")
+@operation("GET /namespaces", ANY_CALLER, cost=Cost.STATUSES, members="namespaces")
 def list_namespaces(call: Call) -> list[NamespaceInfo]:
     """List namespaces and their logs.
 
@@ -46,7 +46,7 @@ def list_namespaces(call: Call) -> list[NamespaceInfo]:
     return [_info(call.redis, name) for name in names]
 
 
-@operation("GET /namespaces/{name}", OpenTo.ANY_CALLER, problems=(404,))
+@operation("GET /namespaces/{name}", ANY_CALLER, problems=(404,))
 def get_namespace(call: Call) -> NamespaceInfo:
     """Read the state of a log."""
     name = call.path["name"]

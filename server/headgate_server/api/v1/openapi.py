@@ -15,7 +15,7 @@ from headgate.auth.scopes import WITH_PATTERN
 from headgate.events.event import ID_CHARACTERS
 from headgate.installation import __version__
 
-from .operation import Cost, OpenTo, Operation
+from .operation import ANYONE, OPEN, Cost, Operation
 from .problems import MEDIA_TYPE, ROOT, Problem
 
 _JSON = "application/json"
@@ -92,23 +92,21 @@ def document(table: Sequence[Operation]) -> dict[str, Any]:
 def refusals(operation: Operation) -> list[int]:
     """Return the statuses of the problems of an operation."""
     statuses = {400, 406, 500, *operation.problems}
-    if operation.scope is not OpenTo.ANYONE:
+    if operation.scope != ANYONE:
         statuses |= {401, 403, 429, 503}
     if operation.in_namespace:
         statuses.add(404)
     if operation.body is not None:
         statuses |= {408, 413, 415, 422}
-    if operation.answer is not None and operation.scope is not OpenTo.ANYONE:
+    if operation.answer is not None and operation.scope != ANYONE:
         statuses.add(502)
     return sorted(statuses - operation.also.keys())
 
 
 def scope_words(operation: Operation) -> str:
     """Return the rights that a caller needs, in words."""
-    if operation.scope is OpenTo.ANYONE:
-        return "no credentials"
-    if operation.scope is OpenTo.ANY_CALLER:
-        return "any key or token"
+    if operation.scope in OPEN:
+        return operation.scope
     if operation.scope == "send":
         return "`send:PATTERN`"
     if operation.scope in WITH_PATTERN:
@@ -153,7 +151,7 @@ def _operation(operation: Operation, schema_of: Mapping[Any, Any]) -> dict[str, 
         "parameters": parameters(operation),
         "responses": _responses(operation, schema_of),
     }
-    if operation.scope is OpenTo.ANYONE:
+    if operation.scope == ANYONE:
         described["security"] = []
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema_of[operation.body]}}}

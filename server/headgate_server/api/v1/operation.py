@@ -48,18 +48,10 @@ Scope = Annotated[
     str, Meta(max_length=MAX_SCOPE, extra_json_schema={"pattern": f"^(({'|'.join(WITH_PATTERN)}):{_PATTERN}|{'|'.join(PLAIN)})$"})
 ]
 
+# In place of a scope: no credentials are needed, or any key or token.
+ANYONE, ANY_CALLER = OPEN = ("no credentials", "any key or token")
 _Member: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
 _NO_QUERY = msgspec.defstruct("Query", [], forbid_unknown_fields=True)
-
-
-class OpenTo(Enum):
-    """Callers without a particular scope."""
-
-    ANYONE = "anyone"
-    """No credentials are needed."""
-
-    ANY_CALLER = "any caller"
-    """Any key or token."""
 
 
 class Cost(Enum):
@@ -149,7 +141,7 @@ class Operation:
     Attributes:
         name: `operationId`.
         path: below /api/v1, with names in braces.
-        scope: the scope that the caller needs, the kind of one with a pattern, or an `OpenTo`.
+        scope: the scope that the caller needs, the kind of one with a pattern, or one of OPEN.
         pattern: the parameter with the scope's pattern; "" if the operation checks the scope itself.
         query, body, returns: the types; None without a body. A type without a docstring is written in place in the document.
         status: of a successful answer. `also` has other statuses that are not refusals, with their types.
@@ -167,7 +159,7 @@ class Operation:
     method: str
     path: str
     summary: str
-    scope: str | OpenTo
+    scope: str
     returns: Any
     answer: Callable[..., Any] | None
     query: type[msgspec.Struct] = _NO_QUERY
@@ -192,7 +184,7 @@ class Operation:
         return self.path.split("/")[1]
 
 
-def operation(request: str, scope: str | OpenTo, **row: Any) -> Callable[[Callable[..., Any]], Operation]:
+def operation(request: str, scope: str, **row: Any) -> Callable[[Callable[..., Any]], Operation]:
     """Make a function the `answer` of a row; a decorator. `request` is a method and a path.
 
     The row gets its name from the function's, `returns` from the annotation, and `summary` and `about` from the docstring. The

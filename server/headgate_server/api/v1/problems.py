@@ -70,18 +70,17 @@ def as_response(answer: Answer) -> Response:
     return Response(answer.body, status=answer.status, headers=list(answer.headers))
 
 
-class HttpRefusal(HeadgateError):
-    """A refusal with a code of HTTP itself (OF_HTTP)."""
+def http_refusal(status: int, message: str, **parts: Any) -> HeadgateError:
+    """Return a refusal with a code of HTTP itself (OF_HTTP)."""
+    error = HeadgateError(message, **parts)
+    error.code = OF_HTTP[status][0]
+    return error
 
-    def __init__(self, status: int, message: str, **parts: Any) -> None:
-        super().__init__(message, **parts)
-        self.code = OF_HTTP[status][0]
 
-
-def not_found(what: str, name: str) -> HttpRefusal:
+def not_found(what: str, name: str) -> HeadgateError:
     """Return the error for something that does not exist (any more)."""
     shown = name if name.isprintable() else ascii(name)[1:-1]
-    return HttpRefusal(404, f"there is no {what} {name[:80]!r} (any more)", what=what, name=shown[:80])
+    return http_refusal(404, f"there is no {what} {name[:80]!r} (any more)", what=what, name=shown[:80])
 
 
 def scope_missing(scope: str) -> Forbidden:

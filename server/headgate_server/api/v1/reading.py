@@ -19,7 +19,7 @@ from headgate.redis.lineage import Entry
 from headgate.redis.log import PAGE_EVENTS, EventLog
 from headgate.services.publisher import Receipt, id_owner
 
-from .operation import Call, Cost, OpenTo, Pattern, Topic, operation
+from .operation import ANY_CALLER, Call, Cost, Pattern, Topic, operation
 from .problems import not_found
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -99,7 +99,7 @@ def get_event(
     raise not_found("event", wanted)
 
 
-@operation("GET /receipts", OpenTo.ANY_CALLER, in_namespace=True, members="fate")
+@operation("GET /receipts", ANY_CALLER, in_namespace=True, members="fate")
 def check_receipt(
     call: Call,
     *,

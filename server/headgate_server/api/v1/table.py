@@ -11,7 +11,7 @@ from headgate_server.api.health import report
 
 from . import clients, consumers, inbox, keys, namespaces, pauses, publishing, reading
 from .openapi import document
-from .operation import Call, Cost, OpenTo, Operation, operation
+from .operation import ANYONE, Call, Cost, Operation, operation
 from .problems import descriptions, not_found
 
 
@@ -36,14 +36,14 @@ class Health(msgspec.Struct, omit_defaults=True):
     build: str | None = None
 
 
-@operation("GET /health", OpenTo.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
+@operation("GET /health", ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
 def get_health(call: Call) -> Health | tuple[Health, int]:
     """Check whether this gateway works."""
     health = msgspec.convert(report(call.services.gate), Health)
     return health if health.ready else (health, 503)
 
 
-@operation("GET /problems/{code}", OpenTo.ANYONE, problems=(404,), cost=Cost.NOTHING, members="code status meaning")
+@operation("GET /problems/{code}", ANYONE, problems=(404,), cost=Cost.NOTHING, members="code status meaning")
 def get_problem(call: Call) -> tuple[str, int, str]:
     """Explain the code of a problem."""
     code = call.path["code"]
@@ -53,7 +53,7 @@ def get_problem(call: Call) -> tuple[str, int, str]:
     return code, *description
 
 
-@operation("GET /openapi.json", OpenTo.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
+@operation("GET /openapi.json", ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
 def get_document(_: Call) -> msgspec.Raw:
     """Read this document."""
     return openapi_text()

@@ -279,7 +279,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             gate.ready,
             lambda *taken: self._servers[0].adopt(*taken),
         )
-        app.extensions["headgate.workers"] = peer_workers
+        app.extensions["headgate.workers"] = peer_workers.health, peer_workers.exposition
         self._servers = [self._server(sock, app, gate, peer_workers) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
         for what, lines in (("not-ready", start_gateway(gate, self._asked)), ("async-views", async_views(app))):

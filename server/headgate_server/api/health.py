@@ -9,8 +9,8 @@ the port, any of them answers for all. Callers from outside may get an answer of
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
@@ -27,12 +27,8 @@ FRESH_S = 0.5
 # A proxy on this machine adds at least one of them.
 _OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
-
-class PeerWorkers(Protocol):
-    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several (headgate.workers.peer_workers)."""
-
-    def health(self) -> Mapping[str, object]: ...
-    def exposition(self) -> tuple[str, bytes]: ...
+# The health and the metrics of all workers on a shared port: `app.extensions["headgate.workers"]`, if there are several.
+Workers: TypeAlias = tuple[Callable[[], Mapping[str, object]], Callable[[], tuple[str, bytes]]]
 
 
 def health_routes(gate: Headgate, *, metrics_open: bool) -> Blueprint:
@@ -59,8 +55,8 @@ def health_routes(gate: Headgate, *, metrics_open: bool) -> Blueprint:
         is_from_outside = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
         if is_from_outside or not (metrics_open or _from_loopback()):
             return refusal(Forbidden("read", "/metrics"))
-        peer_workers = _peer_workers()
-        kind, body = exposition() if peer_workers is None else peer_workers.exposition()
+        _, exposition_of_all = _workers() or (None, exposition)
+        kind, body = exposition_of_all()
         return Response(body, content_type=kind)
 
     return routes
@@ -79,15 +75,15 @@ def _state(gate: Headgate) -> Mapping[str, object]:
     Each answer takes a question to all workers. So for callers from outside the workers are asked once per FRESH_S, and the
     earlier state is used in between.
     """
-    peer_workers = _peer_workers()
-    if peer_workers is None:
+    if (workers := _workers()) is None:
         return gate.ready()
+    health, _ = workers
     if _from_loopback():
-        return peer_workers.health()
+        return health()
     known: dict[str, Any] = current_app.extensions.setdefault("headgate.health", {"state": None, "asked_s": 0.0})
     if known["state"] is None or time.monotonic() - known["asked_s"] >= FRESH_S:
         known["asked_s"] = time.monotonic()  # before the question, so that others get the earlier state while it waits
-        known["state"] = peer_workers.health()
+        known["state"] = health()
     state: Mapping[str, object] = known["state"]
     return state
 
@@ -97,9 +93,8 @@ def missing(state: Mapping[str, object]) -> list[str]:
     return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
 
 
-def _peer_workers() -> PeerWorkers | None:
-    """Return the workers that answer together with this process, or None without any."""
-    workers: PeerWorkers | None = current_app.extensions.get("headgate.workers")
+def _workers() -> Workers | None:
+    workers: Workers | None = current_app.extensions.get("headgate.workers")
     return workers
 
 

@@ -119,7 +119,7 @@ def test_workers_are_asked_once_for_all_who_ask_at_the_same_time(gate: Recording
     now_s = 100.0
     monkeypatch.setattr("headgate_server.api.health.time", SimpleNamespace(monotonic=lambda: now_s))
     app, workers = create_app(Settings(), gate=gate), Workers()
-    app.extensions["headgate.workers"] = workers
+    app.extensions["headgate.workers"] = workers.health, None
     client, stranger = app.test_client(), {"REMOTE_ADDR": "192.0.2.7"}
     paths = ("/healthz", "/api/v1/health", "/healthz")
     assert [client.get(path, environ_base=stranger).status_code for path in paths] == [200] * 3

@@ -44,14 +44,6 @@ class Consumer(msgspec.Struct):
     elsewhere: list[str]
 
 
-class Letters(msgspec.Struct):
-    """Dead letters, oldest first. `count` is the total. `next` is the `after` of the next page, and null in the last one."""
-
-    count: int
-    letters: list[Letter]
-    next: str | None
-
-
 @operation("GET /consumers", "consumers", in_namespace=True, cost=Cost.STATUSES, members="namespace consumers")
 def list_consumers(call_: Call) -> tuple[str, list[Consumer]]:
     """List consumers.
@@ -96,20 +88,23 @@ def remove_consumer(call_: Call) -> tuple[int, int]:
     return removed
 
 
-@_operation(f"GET {_LETTERS}", "consumers", problems=(404,))
+@_operation(f"GET {_LETTERS}", "consumers", problems=(404,), members="count letters next")
 def list_dead_letters(
     call_: Call,
     *,
     after: Annotated[LetterId | None, Meta(description="Letters after this one.")] = None,
     limit: Annotated[int, Meta(ge=1, le=PAGE_LETTERS, description="Letters at most.")] = 20,
-) -> Letters:
-    """List the dead letters of a consumer."""
+) -> tuple[int, list[Letter], str | None]:
+    """List the dead letters of a consumer.
+
+    The oldest is first. `count` is the total. Ask again with `after` set to `next` until it is null.
+    """
     of = _letters_of(call_)
     page = of.page(after, limit)
     # A KiB of data counts as an entry, because a page may have a hundred of the largest events.
     call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
     is_more = len(page) == limit and bool(of.page(page[-1].id, 1))
-    return Letters(of.count(), [each.shown() for each in page], page[-1].id if is_more else None)
+    return of.count(), [each.shown() for each in page], page[-1].id if is_more else None
 
 
 @operation(f"GET {_LETTERS}/{{letter}}", "consumers", in_namespace=True, problems=(404,))

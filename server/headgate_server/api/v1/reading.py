@@ -41,16 +41,7 @@ class LoggedEvent(msgspec.Struct):
     offset: int
 
 
-class LogPage(msgspec.Struct):
-    """Events in the order of the log. `next` is the `from` of the next page, and null in the last one."""
-
-    namespace: str
-    epoch: str
-    events: list[LoggedEvent]
-    next: int | None
-
-
-@operation("GET /events", "read", in_namespace=True, pattern="pattern", cost=Cost.EVENTS)
+@operation("GET /events", "read", in_namespace=True, pattern="pattern", cost=Cost.EVENTS, members="namespace epoch events next")
 def list_events(
     call: Call,
     *,
@@ -58,7 +49,7 @@ def list_events(
     from_: Annotated[Offset | None, Meta(description="First offset.")] = None,
     to: Annotated[Offset | None, Meta(description="Last offset.")] = None,
     since: Annotated[Time | None, Meta(description="First time (ms since 1970). With `from`, the later of the two.")] = None,
-) -> LogPage:
+) -> tuple[str, str, list[LoggedEvent], int | None]:
     """Read a page of the log.
 
     A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until it is null. Offsets that the
@@ -70,10 +61,10 @@ def list_events(
         call.charge(BISECTION_READS)
         first = max(first, EventLog(call.namespace, call.redis).first_since(since))
     if to is not None and to < first:
-        return LogPage(call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None)
+        return call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None
     call.charge(PAGE_EVENTS)
     epoch, events, next_ = call.services.gate.events(check_pattern(pattern), first, to, call.namespace)
-    return LogPage(call.namespace, epoch, [_shown(event) for event in events], next_)
+    return call.namespace, epoch, [_shown(event) for event in events], next_
 
 
 @operation("GET /events/{event}", "read", in_namespace=True, problems=(404,), cost=Cost.EVENTS, searches=True)
@@ -179,26 +170,22 @@ class Member(msgspec.Struct):
     meta: Any
 
 
-class Members(msgspec.Struct):
-    """Members by name. `count` is the total. `next` is the `after` of the next page, and null in the last one."""
-
-    namespace: str
-    topic: str
-    count: int
-    members: list[Member]
-    next: str | None
-
-
-@operation("GET /presence", "presence", in_namespace=True, pattern="topic", cost=Cost.MEMBERS)
+@operation(
+    "GET /presence", "presence", in_namespace=True, pattern="topic", cost=Cost.MEMBERS,
+    members="namespace topic count members next",
+)  # fmt: skip
 def list_members(
     call: Call,
     *,
     topic: Annotated[Topic, Meta(description="The topic.")],
     after: Annotated[Name | None, Meta(description="Members after this user.")] = None,
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE,
-) -> Members:
-    """List the users in a topic."""
+) -> tuple[str, str, int, list[Member], str | None]:
+    """List the users in a topic.
+
+    They are sorted by name. `count` is the total. Ask again with `after` set to `next` until it is null.
+    """
     page = call.services.gate.presence_page(check_topic(topic), after, limit, call.namespace)
     shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in page.members]
     call.charge(max(page.count, PER_SHOWN * len(shown)))
-    return Members(call.namespace, topic, page.count, shown, page.after)
+    return call.namespace, topic, page.count, shown, page.after

@@ -117,6 +117,11 @@ def test_a_fault_of_the_options_is_found_first(table: dict[str, Any], said: str)
     assert ([fault.line() for fault in faults] if options is None else Apprise.check(options, ["#"])) == [said]
 
 
+@pytest.mark.parametrize(("url", "channel"), [("json://a/{user}", "push"), ("json://a", None)])
+def test_users_may_mute_messages_to_themselves_only(url: str, channel: str | None) -> None:
+    assert Apprise.channel(read({"urls": url})) == channel
+
+
 @pytest.mark.parametrize(
     ("urls", "wrong"),
     [

@@ -296,6 +296,12 @@ def test_any_event_fits_into_a_push_message(title: str, body: str, kind: int) ->
     assert len(shown["body"]) <= 1000
 
 
+def test_a_body_of_wide_letters_is_cut_until_the_message_fits() -> None:
+    event = structs.replace(ITEM, data=json.dumps({"title": "😀" * 200, "a": "😀" * 2000, "b": "😀" * 2000}).encode())
+    shown = json.loads(make(Services()).preview(event).partition("\n")[2])
+    assert (len(shown["title"]), len(shown["body"]), shown["body"][-2:]) == (120, 501, "😀…")
+
+
 def test_an_event_that_is_no_item_names_none() -> None:
     """The service worker has nothing to mark as read."""
     event = structs.replace(ITEM, topic="users.ana.alerts.disk")

@@ -32,7 +32,7 @@ WITH_IO |= frozenset(("select", "selectors", "socket", "subprocess", "threading"
 # From a library to where it is imported; a package stands for its modules.
 MET_IN: Mapping[str, tuple[str, ...]] = {
     "apprise": ("consumers.apprise",),
-    "cryptography": ("auth.keys", "consumers.webpush.encryption"),
+    "cryptography": ("auth.public_keys", "consumers.webpush.encryption"),
     "engineio": ("socketio.engine", "socketio.server"),
     "flask": ("flask", "cli.serve", "workers.application"),
     # The command line patches the standard library before anything else of ours is loaded.
@@ -46,7 +46,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "idna": ("settings.addresses.origins",),
     "jinja2": ("consumers.templates",),
     "jsonschema_rs": ("services.schemas.validation",),
-    "jwt": ("auth.keys",),
+    "jwt": ("auth.public_keys",),
     "opentelemetry": ("runtime.spans",),
     "pytest": ("testing",),
     "redis": ("redis",),

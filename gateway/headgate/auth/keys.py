@@ -1,4 +1,4 @@
-"""Keys for tokens, each with its one algorithm, and sets of them. The only file that imports jwt and cryptography.
+"""Keys for tokens, each with its one algorithm, and sets of them. Those with public keys are in public_keys.py.
 
 In: the settings with the operator's keys, and the bytes of an issuer's set (JWKS, RFC 7517) from jwks.py. Out: lists of
 `TokenKey` with distinct ids, which verify signatures and, if they are secrets, sign; or errors that name each invalid key by its
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from hmac import compare_digest
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from headgate.errors import SettingsError
 from headgate.settings.settings import PREFIX, STRONG_SECRET, Settings, is_weak_secret
@@ -28,20 +28,18 @@ ALGORITHMS = (SECRET_ALGORITHM, "RS256", "ES256", "EdDSA")
 # (kty, crv) of an entry → its algorithm. Without secrets (`oct`), with which every reader of the set could sign.
 _JWK_ALGORITHMS: Mapping[tuple[str, str], str] = {("RSA", ""): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 PUBLIC_ALGORITHMS = tuple(_JWK_ALGORITHMS.values())
-MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 MAX_KEY_ID_CHARACTERS = 255
 MAX_KEYS = 64
 MAX_KEYS_FILE_BYTES = 256 * 1024
 # The key id of HEADGATE_TOKEN_SECRET, needed only together with other keys.
 SECRET_KEY_ID = "default"
 _BLOCK_BYTES = 64  # of SHA-256
-_EXPECTED = {
-    "RS256": f"an RSA public key of at least {MIN_RSA_BITS} bits, at most {MAX_RSA_BITS},",
-    "ES256": "a P-256 public key",
-    "EdDSA": "an Ed25519 public key",
-}
 
-_jws = jwt.PyJWS(algorithms=list(ALGORITHMS))
+
+@cache
+def _public_keys() -> Any:
+    """Import public_keys.py for the first public key. Its libraries take 10 MB and a tenth of the start."""
+    return import_module(".public_keys", __package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +49,38 @@ class TokenKey:
     key_id: str
     algorithm: str
     material: Any = field(repr=False)
-    # PyJWT's algorithm and prepared material. None if they do not fit, so that the key verifies nothing.
-    _algorithm: Any = field(init=False, repr=False, compare=False)
-    _prepared: Any = field(init=False, repr=False, compare=False)
+    # Of a public key. Takes the signed bytes and a signature.
+    _is_signature: Callable[[bytes, bytes], bool] = field(init=False, repr=False, compare=False)
     # For a secret, HMAC's hashes after reading the key (RFC 2104). Copying them takes half the time of `hmac.digest`.
     _inner: Any = field(init=False, repr=False, compare=False)
     _outer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        algorithm = _jws.get_algorithm_by_name(self.algorithm)
-        try:
-            prepared = algorithm.prepare_key(self.material)
-        except (jwt.PyJWTError, ValueError, TypeError):
-            prepared = None
-        object.__setattr__(self, "_algorithm", algorithm)
-        object.__setattr__(self, "_prepared", prepared)
-        if self.algorithm == SECRET_ALGORITHM and prepared is not None:
-            block = (prepared if len(prepared) <= _BLOCK_BYTES else sha256(prepared).digest()).ljust(_BLOCK_BYTES, b"\0")
-            object.__setattr__(self, "_inner", sha256(bytes(byte ^ 0x36 for byte in block)))
-            object.__setattr__(self, "_outer", sha256(bytes(byte ^ 0x5C for byte in block)))
+        if self.algorithm != SECRET_ALGORITHM:
+            object.__setattr__(self, "_is_signature", _public_keys().verifier(self.algorithm, self.material))
+            return
+        secret = self.material
+        block = (secret if len(secret) <= _BLOCK_BYTES else sha256(secret).digest()).ljust(_BLOCK_BYTES, b"\0")
+        object.__setattr__(self, "_inner", sha256(bytes(byte ^ 0x36 for byte in block)))
+        object.__setattr__(self, "_outer", sha256(bytes(byte ^ 0x5C for byte in block)))
 
     def proves(self, signed: bytes, signature: bytes) -> bool:
         """Return whether this key made a signature. HMACs are compared in constant time."""
-        if self._prepared is None:
-            return False
-        if self.algorithm == SECRET_ALGORITHM:
-            inner, outer = self._inner.copy(), self._outer.copy()
-            inner.update(signed)
-            outer.update(inner.digest())
-            return compare_digest(outer.digest(), signature)
-        try:
-            return bool(self._algorithm.verify(signed, self._prepared, signature))
-        except (jwt.PyJWTError, ValueError):
-            return False
+        if self.algorithm != SECRET_ALGORITHM:
+            return self._is_signature(signed, signature)
+        return compare_digest(self._hmac(signed), signature)
 
     def sign(self, payload: bytes, *, name_key: bool) -> str:
         """Return a token with this payload, signed with a secret. `name_key` puts the key id into the header."""
-        headers = {"kid": self.key_id} if name_key else None
-        return _jws.encode(payload, self.material, algorithm=self.algorithm, headers=headers)
+        header = {"alg": self.algorithm, "typ": "JWT"} | ({"kid": self.key_id} if name_key else {})
+        signed = b"%b.%b" % (_encoded(json.dumps(header).encode()), _encoded(payload))
+        return (b"%b.%b" % (signed, _encoded(self._hmac(signed)))).decode()
+
+    def _hmac(self, signed: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(signed)
+        outer.update(inner.digest())
+        return outer.digest()  # type: ignore[no-any-return]
 
     @classmethod
     def from_text(cls, key_id: str, algorithm: str, text: str) -> TokenKey:
@@ -98,18 +90,12 @@ class TokenKey:
         """
         if algorithm not in ALGORITHMS:
             raise ValueError(f"alg: expected one of {', '.join(ALGORITHMS)}")
-        if algorithm == SECRET_ALGORITHM and is_weak_secret(text.strip().encode(errors="replace")):
+        if algorithm != SECRET_ALGORITHM:
+            return cls(key_id, algorithm, _public_keys().from_pem(algorithm, text))
+        secret = text.encode(errors="surrogateescape")
+        if is_weak_secret(secret):
             raise ValueError(f"expected {STRONG_SECRET}")
-        try:
-            # HS256 rejects PEM text, because a public key is not a secret.
-            material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)
-        except (jwt.PyJWTError, ValueError, TypeError):
-            raise ValueError(f"its key does not fit {algorithm}") from None  # the cause may quote the key
-        if algorithm == SECRET_ALGORITHM and text != text.strip():  # checked last, because PEM text ends with a newline
-            raise ValueError(f"expected {STRONG_SECRET}")
-        if algorithm != SECRET_ALGORITHM and not _fits(algorithm, material):
-            raise ValueError(f"expected {_EXPECTED[algorithm]} in PEM")
-        return cls(key_id, algorithm, material)
+        return cls(key_id, algorithm, secret)
 
     @classmethod
     def from_jwk(cls, entry: object) -> TokenKey | None:
@@ -124,21 +110,13 @@ class TokenKey:
             return None
         if operations is not None and not (isinstance(operations, list) and "verify" in operations):
             return None
-        try:
-            material = _jws.get_algorithm_by_name(algorithm).from_jwk(entry)
-        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
-            return None
-        return cls(key_id, algorithm, material) if _fits(algorithm, material) else None
+        material = _public_keys().from_jwk(algorithm, entry)
+        return None if material is None else cls(key_id, algorithm, material)
 
 
-def _fits(algorithm: str, material: object) -> bool:
-    """Return whether material is a public key for the algorithm, strong enough and not excessively large."""
-    match algorithm:
-        case "RS256":
-            return isinstance(material, rsa.RSAPublicKey) and MIN_RSA_BITS <= material.key_size <= MAX_RSA_BITS
-        case "ES256":
-            return isinstance(material, ec.EllipticCurvePublicKey) and isinstance(material.curve, ec.SECP256R1)
-    return isinstance(material, ed25519.Ed25519PublicKey)
+def _encoded(part: bytes) -> bytes:
+    """Return a part of a token in base64url without padding (RFC 7515, section 2)."""
+    return urlsafe_b64encode(part).rstrip(b"=")
 
 
 def configured_keys(settings: Settings) -> list[TokenKey]:
@@ -147,6 +125,8 @@ def configured_keys(settings: Settings) -> list[TokenKey]:
     Raises SettingsError if the file cannot be read or holds an invalid key.
     """
     keys = read_keys(settings.token_keys) if settings.token_keys else []
+    if settings.token_jwks_url is not None:
+        _public_keys()  # the issuer's keys come when clients are connected, who would wait for the import
     if settings.token_secret is not None:
         if any(key.key_id == SECRET_KEY_ID for key in keys):
             raise SettingsError(

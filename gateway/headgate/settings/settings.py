@@ -62,8 +62,9 @@ PLACEHOLDERS = (
 )
 STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
-    ", is no placeholder, and has no blank or line end around it"
+    ", is no placeholder and no key of another kind (PEM, SSH, JWK), and has no blank or line end around it"
 )
+_OTHER_KEY = re.compile(rb'-----BEGIN |\A(?:ssh-|ecdsa-sha2-)|"kty"')
 # Remedies for a gateway that cannot check a token, and for one without any way to connect.
 CHECK_TOKENS = f"give `Headgate` an authenticator, or set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS or {PREFIX}TOKEN_JWKS_URL"
 LET_IN = f"{CHECK_TOKENS}, or start with --dev on your own machine"
@@ -197,8 +198,11 @@ def _jwks_url(raw: Any) -> str:
 
 
 def is_weak_secret(secret: bytes) -> bool:
-    """Return whether a secret is guessable or has white space around it. STRONG_SECRET describes a good one."""
-    if secret != secret.strip():
+    """Return whether a secret is guessable, has white space around it, or is a key of another kind, which may be public.
+
+    STRONG_SECRET describes a good one.
+    """
+    if secret != secret.strip() or _OTHER_KEY.search(secret):
         return True
     # The first position of a text in its double is the length of its repeated part.
     repeated_bytes = (secret + secret).find(secret, 1)

@@ -208,7 +208,7 @@ def secrets_of_all_dataclasses() -> list[object]:
         Handshake("n", {"token": CANARY}, {"HTTP_AUTHORIZATION": CANARY}),
         Identity("ana", token_id="t1"),
         Settings(token_secret=CANARY, redis_url=f"redis://:{CANARY}@h/0"),
-        TokenKey("k", "HS256", CANARY),
+        TokenKey("k", "HS256", CANARY.encode()),
         PageRequest("orders.price", {"card": CANARY}, Identity("ana", token_id="t1"), "n", "id"),
         Receipt("e", 1, False, "id"),
     ]

@@ -1,5 +1,8 @@
 """Keys: each verifies signatures of its one algorithm, and no invalid key is made. Sets of them: test_key_sets.py."""
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import jwt
@@ -8,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.keys import MAX_KEY_ID_CHARACTERS, TokenKey
+from headgate.errors import SettingsError
+from headgate.settings.settings import Settings
 from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, algorithm_of, jwk, pem
 
 SIGNED = b"header.payload"
@@ -40,12 +45,24 @@ def test_a_secret_proves_what_pyjwt_proves(secret: bytes, signed: bytes, guess: 
     ]
 
 
-def test_a_key_whose_material_does_not_fit_proves_nothing() -> None:
-    """A public key as a secret: with it every reader could sign."""
-    secret = pem(RSA_KEY).encode()
-    key = TokenKey("k", "HS256", secret)
-    forged = jwt.get_algorithm_by_name("HS256").sign(SIGNED, secret)
-    assert not key.proves(SIGNED, forged)
+@pytest.mark.parametrize("text", [pem(RSA_KEY).strip(), "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8", json.dumps(jwk("k", RSA_KEY))])
+def test_a_public_key_is_no_secret(text: str) -> None:
+    """With it every reader could sign: the classic confusion of algorithms (RFC 8725, section 2.1)."""
+    with pytest.raises(ValueError, match=r"no key of another kind \(PEM, SSH, JWK\)"):
+        TokenKey.from_text("k", "HS256", text)
+    with pytest.raises(SettingsError, match=r"HEADGATE_TOKEN_SECRET=.*no key of another kind"):
+        Settings.read({"HEADGATE_TOKEN_SECRET": text})
+
+
+@pytest.mark.parametrize(("settings", "is_loaded"), [("", False), ("token_jwks_url='https://login.test/keys'", True)])
+def test_a_process_without_public_keys_does_not_load_their_libraries(settings: str, is_loaded: bool) -> None:
+    """They take 10 MB. An issuer's keys come while clients are connected, so with these it loads them at the start."""
+    program = (
+        "import sys; from headgate.auth.tokens import Tokens; from headgate.settings.settings import Settings; "
+        f"Tokens.configured(Settings(token_secret='{SECRET.decode()}', {settings})); print('cryptography' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert shown.stdout.strip() == str(is_loaded)
 
 
 def test_a_secret_signs_and_names_itself_where_there_are_others() -> None:

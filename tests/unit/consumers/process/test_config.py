@@ -249,7 +249,7 @@ WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
     "a secret setting": (
         "[settings]\ntoken_secret = 'hunter2'\n" + pager(),
         " [settings] token_secret=(hidden): expected a secret of at least 32 bytes, 8 of them different, that does not repeat "
-        "a short text, is no placeholder, and has no blank or line end around it",
+        "a short text, is no placeholder and no key of another kind (PEM, SSH, JWK), and has no blank or line end around it",
     ),
 }
 # Lines of a table [consumers.on-call] → the line about it, after the name of the table.

@@ -75,6 +75,7 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
     Raises:
         InvalidRequest: the body is not a JSON object.
         PayloadTooLarge.
+        TimeoutError: the client paused for too long.
     """
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:  # a form of another site cannot send this type
         raise InvalidRequest(f"expected Content-Type: {JSON}")
@@ -85,6 +86,8 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
         raise PayloadTooLarge(int(length), max_bytes, "gateway")
     try:
         body = msgspec.json.decode(environ["wsgi.input"].read(int(length)))
+    except TimeoutError:
+        raise
     except (msgspec.DecodeError, UnicodeError, RecursionError, OSError) as error:
         raise InvalidRequest("the body is not JSON") from error
     if not isinstance(body, dict):

@@ -113,13 +113,16 @@ class Streams:
             stream, text = self._joined(namespace, wanted, environ)
         except HeadgateError as error:
             return respond(error_answer(STATUS_LINES[status_of(error)], wire_form(error)))
+        except TimeoutError:
+            late = http_error("request_timeout", "the body took too long", retry=True)
+            return respond(error_answer("408 Request Timeout", late))
         watch = PollWatch(environ.get("headgate.handler"))
         kind = EVENT_STREAM if wanted.wait_s is None else JSON
         answer = Answer("200 OK", (("Content-Type", kind), *_HEADERS), b"")
         headers = readable_by_pages(self._settings, answer, environ).headers
         if wanted.wait_s is None:
             if isinstance(connection := environ.get("headgate.handler"), HttpConnection):
-                connection.count_as_client()  # as for a WebSocket, because the limits of clients apply
+                connection.server.connections.close(connection)  # as for a WebSocket, because the limits of clients apply
                 headers = (*headers, ("Connection", "close"))
             start_response("200 OK", list(headers))
             # Servers close it after writing it or failing to. It ends the events first, while the socket still exists.

@@ -343,6 +343,19 @@ def test_a_post_without_a_length_gets_the_answer_of_a_poll(gateway: GatewayOnMod
     assert (refused.status, refused.error["message"]) == ("411 Length Required", "Content-Length is required")
 
 
+@pytest.mark.parametrize("path", [PATH, REQUEST_PATH])
+def test_a_post_whose_body_is_late_may_be_tried_again(gateway: GatewayOnModel, path: str) -> None:
+    """A page on a poor network would give up after an error that a repetition cannot help."""
+
+    class LateBody:
+        def read(self, size: int) -> bytes:
+            raise TimeoutError("the body took too long")
+
+    refused = posted(gateway, {}, path, **{"wsgi.input": LateBody()})
+    assert refused.status == "408 Request Timeout"
+    assert (refused.error["code"], refused.error["retry"]) == ("request_timeout", True)
+
+
 # Ends --------------------------------------------------------------------------------------------------------------------
 
 

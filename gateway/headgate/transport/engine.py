@@ -39,6 +39,11 @@ log = structlog.get_logger("headgate.engine")
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
 ALLOWED = "GET, POST, OPTIONS"
+# What a refusal must name, by its status (RFC 9110 sections 15.5.6 and 15.5.22, RFC 6455 section 4.4).
+_FIELDS_OF = {
+    "405": (("Allow", ALLOWED),),
+    "426": (("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")),
+}
 _ids: list[str] = []
 # Two processes must not hand out the same ids.
 os.register_at_fork(after_in_child=_ids.clear)
@@ -168,8 +173,8 @@ class Engine:
             return self._answer(environ, start_response)
         except eio.Refused as refusal:
             answer = error_answer(refusal.status, refusal.error, **refusal.body)
-            allow = [("Allow", ALLOWED)] if refusal.status[:3] == "405" else []
-            return msgspec.structs.replace(answer, headers=[*answer.headers, *self.cors.refusal_headers(environ), *allow])
+            further = [*self.cors.refusal_headers(environ), *_FIELDS_OF.get(refusal.status[:3], ())]
+            return msgspec.structs.replace(answer, headers=[*answer.headers, *further])
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
         transport, version, sid = eio.read_query(environ.get("QUERY_STRING", ""))

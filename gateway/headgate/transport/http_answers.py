@@ -16,7 +16,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 
-from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge
+from headgate.errors import HeadgateError, LimitReached, PayloadTooLarge, Unauthorized
 
 NO_STORE = ("Cache-Control", "no-store")
 # A random number of seconds in this range, so that clients do not all return at once.
@@ -62,12 +62,16 @@ def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any
 
 
 def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Answer:
-    """Return an answer with the wire form of an error. Its `retry_after_s` becomes Retry-After. `around` adds fields."""
+    """Return an answer with the wire form of an error. `around` adds members to its body."""
     body = json.dumps({**around, "error": error}, separators=(",", ":")).encode()
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
-    if "retry_after_s" in error:
-        headers.append(("Retry-After", str(error["retry_after_s"])))
-    return Answer(status, headers, body)
+    return Answer(status, [*headers, *error_fields(error)], body)
+
+
+def error_fields(error: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers for the wire form of an error: when to retry, and how to authenticate (RFC 9110, section 11.6.1)."""
+    fields = [("Retry-After", str(error.get("retry_after_s", RETRY_AFTER_S)))] if error["retry"] else []
+    return [*fields, ("WWW-Authenticate", 'Bearer realm="headgate"')] if error["code"] == Unauthorized.code else fields
 
 
 def last_answer(status: str, error: Mapping[str, Any]) -> Answer:

@@ -292,11 +292,19 @@ def test_a_wrong_request_is_answered_400_with_its_code(listing: Engine, method: 
 def test_a_wrong_websocket_handshake_leaves_no_session(engine: Engine, change: dict[str, str], status: str) -> None:
     """RFC 6455 section 4.2.1. Nor does one without a socket that can be detached, as under another server: 501, and its end is
     reported. The fields are lists (RFC 9110 section 7.8)."""
-    assert engine.ask("EIO=4&transport=websocket", **(UPGRADE | change)).status == status
+    answer = engine.ask("EIO=4&transport=websocket", **(UPGRADE | change))
     turn()
+
+    assert answer.status == status
 
     assert engine.server.sockets == {}
     assert [reason.partition(":")[0] for reason in engine.ends] == (["handshake failed"] if status[:3] == "501" else [])
+
+
+def test_a_handshake_of_another_version_gets_the_version_to_speak(engine: Engine) -> None:
+    """RFC 9110 section 15.5.22 and RFC 6455 section 4.4: a client may then try again."""
+    headers = engine.ask("EIO=4&transport=websocket", **(UPGRADE | {"HTTP_SEC_WEBSOCKET_VERSION": "8"})).headers
+    assert (headers["Connection"], headers["Upgrade"], headers["Sec-WebSocket-Version"]) == ("Upgrade", "websocket", "13")
 
 
 class TestBodies:

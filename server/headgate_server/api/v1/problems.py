@@ -21,7 +21,7 @@ from headgate import errors
 from headgate.errors import Forbidden, HeadgateError, LimitReached
 from headgate.runtime.logging import wire_form
 from headgate.services.publisher import NonePublished
-from headgate.transport.http_answers import RETRY_AFTER_S, STATUS_BY_CODE, Answer, status_of
+from headgate.transport.http_answers import STATUS_BY_CODE, Answer, error_fields, status_of
 
 ROOT = "/api/v1"
 MEDIA_TYPE = "application/problem+json"
@@ -179,14 +179,8 @@ def _members(code: str, status: int, parts: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _headers(error: HeadgateError) -> list[tuple[str, str]]:
-    headers: list[tuple[str, str]] = []
-    if error.retry:
-        headers.append(("Retry-After", str(error.retry_after_s or RETRY_AFTER_S)))
-    if error.code == "unauthorized":
-        headers.append(("WWW-Authenticate", 'Bearer realm="headgate"'))
-    if isinstance(error, RateReached):
-        headers += error.fields
-    return headers
+    fields = error_fields(error.to_wire())
+    return [*fields, *error.fields] if isinstance(error, RateReached) else fields
 
 
 def _answer(status: int, body: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()) -> Answer:

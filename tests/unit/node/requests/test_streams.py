@@ -305,7 +305,9 @@ def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOn
     assert [meta["offset"] for _, _, meta in json.loads(answer.body)["events"]] == [1, 2]
     publish = {"token": "ann", "name": "publish", "body": {"topic": "orders.1", "data": 1}}
     assert posted(gateway, publish, REQUEST_PATH).error["code"] == "forbidden"
-    assert posted(gateway, {**replay, "token": ""}, REQUEST_PATH).error["code"] == "unauthorized"
+    stranger = posted(gateway, {**replay, "token": ""}, REQUEST_PATH)
+    assert stranger.error["code"] == "unauthorized"
+    assert stranger.headers["WWW-Authenticate"] == 'Bearer realm="headgate"'  # RFC 9110 section 15.5.2
     assert gateway.namespace.clients == {}
 
 
@@ -354,6 +356,7 @@ def test_a_post_whose_body_is_late_may_be_tried_again(gateway: GatewayOnModel, p
     refused = posted(gateway, {}, path, **{"wsgi.input": LateBody()})
     assert refused.status == "408 Request Timeout"
     assert (refused.error["code"], refused.error["retry"]) == ("request_timeout", True)
+    assert refused.headers["Retry-After"] == "1"
 
 
 # Ends --------------------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class PeerWorkers:
             return False
         try:
             row = self._scoreboard.row(index)
-            if row.state not in (State.SERVING, State.DRAINING):
+            if row.state in (State.FREE, State.BOOTING):
                 return False
             return (
                 worker_sockets.ask(self._path(row), worker_sockets.CONNECTION, request, descriptor, worker_sockets.HAND_OVER_S)

@@ -1,11 +1,13 @@
 """The workers of one port: the owner in a session id, a connection for a sibling, their counts, and the health of all."""
 
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gevent
 import gevent.socket
 import msgspec
 import pytest
@@ -16,6 +18,7 @@ from headgate.workers.all_health import joined
 from headgate.workers.counted import FILE_NAME, LOCK_NAME, Totals
 from headgate.workers.peer_workers import PeerWorkers, letters_of, owner_of
 from headgate.workers.scoreboard import Row, Scoreboard, State
+from headgate.workers.worker_sockets import WorkerSocket
 
 RANDOM = "abcdefghij0123456_-Z"
 
@@ -54,6 +57,27 @@ def test_nobody_is_asked_for_what_is_no_siblings(peer_workers: PeerWorkers, row:
         assert not peer_workers.hand_over(request(row), 0)
         assert not peer_workers.hand_over(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", 0)
     assert logs == []
+
+
+@pytest.mark.parametrize("states", [(), (State.DRAINING,), (State.DRAINING, State.ALONE)])
+def test_a_worker_keeps_its_sessions_until_it_has_left(peer_workers: PeerWorkers, states: tuple[State, ...]) -> None:
+    """While it drains, a poll brings the answer of a function, or the notice to move, also in the last worker of all."""
+    scoreboard = peer_workers._scoreboard
+    for state in states:
+        scoreboard.move(1, state)
+    taken: list[bytes] = []
+
+    def adopt(descriptor: int, received: bytes) -> None:
+        os.close(descriptor)
+        taken.append(received)
+
+    owner = WorkerSocket(peer_workers._path(scoreboard.row(1)), lambda _: b"", adopt)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_workers.hand_over(request(1), ours.fileno())
+        gevent.sleep(0)
+    owner.close()
+    assert taken == [request(1)]
 
 
 def test_sums_do_not_go_back_while_the_file_of_ended_workers_cannot_be_used(

@@ -254,6 +254,26 @@ def test_a_router_that_fails_leaves_a_gap_and_a_new_connection(model_bus: StartM
     assert bus.bus.last_error is None
 
 
+def test_a_fence_that_fails_costs_a_connection_and_the_next_fences_go_on(
+    model_bus: StartModelBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without fences no loss would be noticed any more, and no new pattern would become active."""
+    bus = model_bus("#")
+    tick, attempts = bus.bus.feed.tick, bus.server.attempts
+
+    def fail(now_s: float) -> None:
+        monkeypatch.setattr(bus.bus.feed, "tick", tick)
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(bus.bus.feed, "tick", fail)
+    with capture_logs() as lines:
+        bus.advance(20)
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["fence failed"]
+    assert (bus.bus.up, bus.server.attempts) == (True, attempts + 1)
+    assert bus.bus.fence_age_s < 2
+    assert bus.publish(1) == bus.offsets
+
+
 # Bad messages ------------------------------------------------------------------------------------------------------------
 
 

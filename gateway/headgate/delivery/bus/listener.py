@@ -397,18 +397,29 @@ class Bus:
     # -- the greenlet of the fence --------------------------------------------------------------------------------
 
     def _run_fence(self) -> None:
-        feed = self.feed
         while not self._closing.is_set():
-            left_s = feed.tick_due_s - monotonic()
-            if left_s > 0 and self._wakeup.wait(min(left_s, self._primary_check_s)):
-                if not self._closing.is_set():
-                    self._wakeup.clear()
-                    self._carry_out_all(feed.wake())
-            elif left_s <= self._primary_check_s:
-                self._carry_out_all(feed.tick(monotonic()))
-            elif self.up:
-                with suppress(HeadgateError):  # the next fence handles a dead connection
-                    self._fence_log.check_primary()
+            try:
+                self._wait_for_fence()
+            except Exception:
+                # A bug of ours must not end the fences, without which nothing shows a loss. Another connection begins them again.
+                log.exception("fence failed", namespace=self._namespace)
+                if self._link is not None:
+                    self._link.close()
+                self._closing.wait(LAST_RECONNECT_S)
+
+    def _wait_for_fence(self) -> None:
+        """Wait until there is something to do, and do it."""
+        feed = self.feed
+        left_s = feed.tick_due_s - monotonic()
+        if left_s > 0 and self._wakeup.wait(min(left_s, self._primary_check_s)):
+            if not self._closing.is_set():
+                self._wakeup.clear()
+                self._carry_out_all(feed.wake())
+        elif left_s <= self._primary_check_s:
+            self._carry_out_all(feed.tick(monotonic()))
+        elif self.up:
+            with suppress(HeadgateError):  # the next fence handles a dead connection
+                self._fence_log.check_primary()
 
     def _read_fence_head(self, action: out.ReadFenceHead) -> None:
         self.fence_began_s = monotonic()

@@ -108,7 +108,7 @@ class Answer(msgspec.Struct, frozen=True):
     def to_bytes(self, now_s: float, *, close: bool = False) -> bytes:
         """Return the answer as bytes. With `close`, or if it `closes`, the connection ends after it."""
         ends = b"Connection: close\r\n\r\n" if close or self.closes else b"\r\n"
-        return b"".join((_head(self.status, tuple(self.headers)), _date_line(int(now_s)), ends, self.body))
+        return b"".join((_head(self.status, tuple(self.headers)), date_line(int(now_s)), ends, self.body))
 
 
 @lru_cache(maxsize=256)  # most answers differ only in their body and its length
@@ -120,11 +120,7 @@ def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
-def http_date(now_s: float) -> str:
-    """Return the value of a Date header for seconds since 1970."""
-    return _date_line(int(now_s))[len("Date: ") : -2].decode()
-
-
 @lru_cache(maxsize=1)
-def _date_line(now_s: int) -> bytes:
+def date_line(now_s: int) -> bytes:
+    """Return the line of a Date header for seconds since 1970."""
     return f"Date: {formatdate(now_s, usegmt=True)}\r\n".encode()

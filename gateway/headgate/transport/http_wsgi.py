@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from wsgiref.types import WSGIEnvironment
 
-from .http_answers import http_date
+from .http_answers import date_line
 from .http_parser import Request, list_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class WsgiExchange:
         has_body = self.status[:3] not in _NO_BODY and self.status[:1] != "1"
         headers: Headers = []
         length: str | None = None
-        has_date = False
+        date = date_line(int(time.time()))
         for name, value in self.headers:
             lower = name.lower()
             if lower == "connection":
@@ -115,7 +115,8 @@ class WsgiExchange:
                 headers.append((name, value))
             elif lower not in ("content-length", "transfer-encoding"):  # meaningless here, or set by the server (PEP 3333)
                 headers.append((name, value))
-            has_date = has_date or lower == "date"
+            if lower == "date":
+                date = b""
         if has_body and self._request.method != "HEAD":
             if length is None and isinstance(self._result, list | tuple):
                 length = str(sum(map(len, self._result)))
@@ -127,13 +128,10 @@ class WsgiExchange:
                 headers.append(("Transfer-Encoding", "chunked"))
             else:
                 self.ends = True
-        if not has_date:
-            headers.append(("Date", http_date(time.time())))
         self.ends = self.ends or self._connection.ends_after(self._request) or self._connection.must_end
-        if self.ends or not is_1_1:
-            headers.append(("Connection", "close" if self.ends else "keep-alive"))
-        lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), "", ""]
-        return "\r\n".join(lines).encode("latin-1")
+        connection = b"Connection: close\r\n" if self.ends else b"" if is_1_1 else b"Connection: keep-alive\r\n"
+        lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), ""]
+        return b"%b%b%b\r\n" % ("\r\n".join(lines).encode("latin-1"), date, connection)
 
 
 def base_environ(name: str, port: int, scheme: str, errors: Any) -> dict[str, Any]:

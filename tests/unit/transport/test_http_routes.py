@@ -77,7 +77,8 @@ def test_a_route_answers_its_requests_and_the_application_all_others(room: Room)
 
 def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status, headers in their order, Date, body; also where the connection ends after it."""
-    monkeypatch.setattr("headgate.transport.http_answers._date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
+    for module in ("http_answers", "http_wsgi"):
+        monkeypatch.setattr(f"headgate.transport.{module}.date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
     found = answer(b"the body", ("X-A", "1"), ("Content-Type", "text/plain"), status="418 I'M A TEAPOT")
 
     def received(application: Callable[..., Any], route: Callable[[RoutedRequest], Answer | None] | None, sent: bytes) -> bytes:

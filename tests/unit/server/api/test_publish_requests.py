@@ -150,7 +150,8 @@ FAILING = (
 @pytest.mark.parametrize("name", REQUESTS)
 def test_an_answer_is_the_same_below_and_in_flask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status, headers, body, and whether the connection goes on; and the same is published. Some of each kind also fail."""
-    monkeypatch.setattr("headgate.transport.http_answers._date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
+    for module in ("http_answers", "http_wsgi"):
+        monkeypatch.setattr(f"headgate.transport.{module}.date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
     monkeypatch.setattr("headgate_server.api.v1.publishing.time", Clock())
     for error in (None, *(FAULTS if name in FAILING else ())):
         gates = [RecordingGate(error=error, identity=Identity("ana", publish=("orders.#",))) for _ in range(2)]

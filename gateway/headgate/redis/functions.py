@@ -47,16 +47,13 @@ class Library:
         self.version = int(re.findall(r"^local VERSION = (\d+)$", self.source, re.MULTILINE)[0])
         self._version_function = version_function
 
-    def loaded_version(self, client: Client, key: str | None = None) -> int | None:
+    def loaded_version(self, client: Client) -> int | None:
         """Return the version of the library in Redis, or None without one.
 
-        Raises BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
-
-        Args:
-            key: in a Cluster, ask the node that owns it. With None, returns the oldest version of the primaries that have one,
-                since a library is loaded only where a namespace needs it.
+        In a Cluster this is the oldest version of the primaries that have one, since a library is loaded only where a namespace
+        needs it. Raises BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
         """
-        versions = [self._version_at(run) for run in _servers(client, key)]
+        versions = [self._version_at(run) for run in _servers(client, None)]
         return min((version for version in versions if version is not None), default=None)
 
     def ensure_loaded(self, client: Client, key: str | None = None) -> int:

@@ -184,10 +184,6 @@ class HttpConnection(Channel):
             self.peer.close()
             self.server.connections.close(self)
 
-    def count_as_client(self) -> None:
-        """Stop counting it as a connection, because its answer is a stream, which counts as a client."""
-        self.server.connections.close(self)
-
     def take_socket(self, first_bytes: bytes) -> tuple[ClientSocket, bytes, bytes]:
         """Write `first_bytes` and give the socket away, with the bytes after the request. May switch greenlets.
 

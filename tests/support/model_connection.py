@@ -134,7 +134,9 @@ class ModelConnection:
         if self.closed:
             return
         if self.wire is None:
-            while self.queue.has(data=not self.corks) or (self.awaits_drain and self.queue.level <= LOW_WATER):
+            while (self.queue.control_bytes if self.corks else self.queue) or (
+                self.awaits_drain and self.queue.level <= LOW_WATER
+            ):
                 self._receive(self._next_chunk())
             return
         self.room += size

@@ -203,7 +203,8 @@ class Outbox:
 
     def has_frames(self) -> bool:
         """Return whether there may be frames. A client that waits for the queue to drain may add some."""
-        return self.queue.has(data=not self.corks) or (self.awaits_drain and self.queue.level <= LOW_WATER)
+        waiting = self.queue.control_bytes if self.corks else self.queue
+        return bool(waiting) or (self.awaits_drain and self.queue.level <= LOW_WATER)
 
     def take_frames(self) -> list[Frame]:
         """Remove and return the next frames."""

@@ -33,21 +33,16 @@ class FrameOwner(Protocol):
 class ClientQueue:
     """Frames that wait for one client. For every owner, offered = taken + discarded + waiting."""
 
-    __slots__ = ("_control", "_data", "bytes", "control_bytes", "frames", "max_bytes", "max_frames", "peak_bytes", "peak_frames")
+    __slots__ = ("_control", "_data", "bytes", "control_bytes", "frames", "max_bytes", "max_frames")
 
     def __init__(self, max_frames: int, max_bytes: int) -> None:
         self.max_frames, self.max_bytes = max_frames, max_bytes
         self.frames = self.bytes = self.control_bytes = 0
-        self.peak_frames = self.peak_bytes = 0
         self._data: deque[tuple[Frame, FrameOwner | None]] | None = None
         self._control: deque[Frame] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.frames or self.control_bytes)
-
-    def has(self, *, data: bool = True) -> bool:
-        """Return whether anything waits; only in the control lane without `data`."""
-        return bool(self._control) or (data and bool(self._data))
 
     @property
     def level(self) -> float:
@@ -74,10 +69,6 @@ class ClientQueue:
         self._data.append((frame, owner))
         self.frames += 1
         self.bytes += len(frame.wire)
-        if self.frames > self.peak_frames:
-            self.peak_frames = self.frames
-        if self.bytes > self.peak_bytes:
-            self.peak_bytes = self.bytes
 
     def offer_control(self, frame: Frame) -> bool:
         """Append to the control lane; return False if it is full, which means that the client has stopped reading."""

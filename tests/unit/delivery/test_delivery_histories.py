@@ -136,7 +136,7 @@ def forgets_a_reader_whose_queue_has_drained(patch: pytest.MonkeyPatch) -> None:
     add = LogReaders.add
 
     def forget(readers: LogReaders, client: Client) -> None:
-        if not client.connection.queue.peak_frames:
+        if not client.offered:
             add(readers, client)
 
     patch.setattr(LogReaders, "add", forget)

@@ -149,9 +149,7 @@ class AgainstOracle(RuleBasedStateMachine):
         assert self.queue.frames == len(self.data)
         assert self.queue.bytes == sum(len(each.wire) for each, _ in self.data)
         assert self.queue.control_bytes == sum(len(each.wire) for each in self.control)
-        assert bool(self.queue) == self.queue.has() == bool(self.data or self.control)
-        assert self.queue.has(data=False) == bool(self.control)
-        assert self.queue.peak_frames >= self.queue.frames
+        assert bool(self.queue) == bool(self.data or self.control)
         for owner in self.owners:
             waiting = sum(whose is owner for _, whose in self.data)
             assert self.accepted[owner] == owner.sent + self.discarded[owner] + waiting

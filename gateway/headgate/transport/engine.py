@@ -42,7 +42,7 @@ ALLOWED = "GET, POST, OPTIONS"
 # What a refusal must name, by its status (RFC 9110 sections 15.5.6 and 15.5.22, RFC 6455 section 4.4).
 _FIELDS_OF = {
     "405": (("Allow", ALLOWED),),
-    "426": (("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")),
+    "426": (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Version", "13")),
 }
 _ids: list[str] = []
 # Two processes must not hand out the same ids.

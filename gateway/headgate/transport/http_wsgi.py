@@ -117,6 +117,8 @@ class WsgiExchange:
                 headers.append((name, value))
             if lower == "date":
                 date = b""
+            elif lower == "upgrade":  # RFC 9110 section 7.8
+                headers.append(("Connection", "Upgrade"))
         if has_body and self._request.method != "HEAD":
             if length is None and isinstance(self._result, list | tuple):
                 length = str(sum(map(len, self._result)))

@@ -8,6 +8,7 @@ deadline.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 from headgate.auth.admission import PendingSessions
 from headgate.delivery.client import Client
@@ -52,7 +53,8 @@ class Evictions:
             ended += 1
             EVICTED.labels(client.namespace, "disconnected").inc()
             connection = connection_of(client)
-            notify(client, STATUS, status)
+            for owner in connection.owners:  # it ends in every namespace
+                notify(cast(Client, owner), STATUS, status)
             connection.end("disconnected", shown=f"disconnected: {reason}")
         return ended
 

@@ -5,15 +5,18 @@ A session is pending until it joins, and again when its client has left or was d
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.node.population.evictions import Evictions
+from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import OneTooMany
 from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
+from tests.unit.node.connections import RecordedClient, RecordedConnection, RecordedNamespace
 
 HERE = {"HTTP_X_FORWARDED_FOR": "198.51.100.1, 203.0.113.9"}
 ELSEWHERE = {"HTTP_X_FORWARDED_FOR": "203.0.113.10"}
@@ -132,6 +135,18 @@ def test_a_client_that_has_left_meanwhile_is_passed_over(start: Start) -> None:
     for each in (client, gone):
         each.read()
     assert [each.closed is None for each in (client, gone)] == [False, True]
+
+
+def test_a_connection_that_is_ended_has_a_notice_for_each_of_its_namespaces() -> None:
+    """Each page is asked to come back at once, and gets the reason."""
+    done: list[tuple[Any, ...]] = []
+    connection = RecordedConnection("c", done)
+    here, there = (RecordedClient("s", connection, Identity("ana"), name).real() for name in ("here", "there"))
+    connection.owners = (here, there)
+    namespaces = {name: RecordedNamespace({"s": client}, name=name) for name, client in (("here", here), ("there", there))}
+    evictions = Evictions(cast(Any, None), cast(Any, namespaces), Settings())
+    assert evictions.disconnected([here], "stuck") == 1
+    assert done == [("notice", "c"), ("notice", "c"), ("end", "c", "disconnected")]
 
 
 def test_one_client_more_than_a_user_or_an_address_may_have_is_refused_by_name(start: Start) -> None:

@@ -48,7 +48,6 @@ class Deadlines:
         """Drop all callbacks and stop the timer. Idempotent."""
         self._slots.clear()
         if self._timer is not None:
-            self._timer.stop()
             self._timer.close()
             self._timer = None
 

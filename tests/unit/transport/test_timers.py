@@ -31,12 +31,9 @@ class Clock:
         self.next_tick_s = self.now_s + interval_s
         return self
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self.stopped += 1
         self.callback = None
-
-    def close(self) -> None:
-        pass
 
     def advance(self, seconds: float) -> None:
         """Let time pass, with every tick at its time."""

@@ -162,7 +162,6 @@ class _Running:
     def _answer(self, outcome: str, answer: Mapping[str, object]) -> None:
         acknowledge, self.acknowledge = self.acknowledge, None
         if acknowledge is not None:
-            self._timer.stop()
             self._timer.close()
             PAGE_REQUESTS.labels(self.request.namespace, outcome).inc()
             PAGE_REQUEST.of().record(monotonic() - self._began_s)

@@ -19,7 +19,7 @@ from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.wsgi_servers import advice
 
 from . import engineio_http as eio
-from .cors import Cors, Headers
+from .cors import METHODS, Cors, Headers
 from .detach import CannotDetach, Detached, PollWatch, detach
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_answer
@@ -38,10 +38,9 @@ log = structlog.get_logger("headgate.engine")
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
-ALLOWED = "GET, POST, OPTIONS"
 # What a refusal must name, by its status (RFC 9110 sections 15.5.6 and 15.5.22, RFC 6455 section 4.4).
 _FIELDS_OF = {
-    "405": (("Allow", ALLOWED),),
+    "405": (("Allow", METHODS),),
     "426": (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Version", "13")),
 }
 _ids: list[str] = []
@@ -198,7 +197,7 @@ class Engine:
                 return _ok(eio.join_packets(last_words), cors)
             raise eio.Refused(eio.UNKNOWN_SESSION, detail=last_words)
         if method != "GET" and (method != "POST" or websocket):
-            raise eio.Refused(eio.UNSERVED_METHOD, "405 Method Not Allowed", f"expected {ALLOWED}")
+            raise eio.Refused(eio.UNSERVED_METHOD, "405 Method Not Allowed", f"expected {METHODS}")
         if websocket:
             return self._upgrade(session, environ, start_response)
         if session.upgraded:

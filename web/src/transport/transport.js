@@ -64,25 +64,17 @@ function createPlain(address, options, owner, load) {
   async function loadOther() {
     const mine = generation;
     try {
-      const made = isSocketIo ? await socketIo() : await http();
+      /** @type {any} */
+      const loaded = await (isSocketIo ? load.loadSocketIo(io) : load.loadHttp());
+      // What is made later would have no owner that closes it.
       if (mine !== generation) return;
-      present = made;
-      present.connect();
+      if (isSocketIo) present = loaded[0].createSocketIo(address, { ...options, transports, io: loaded[1].io }, owner);
+      else present = loaded.createHttp(address, options, owner);
+      if (socket) wayBack = loaded.createWayBack(createSocket, present, owner);
+      present?.connect();
     } catch (error) {
       if (mine === generation) owner.lost(`no transport: ${/** @type {Error} */ (error).message}`);
     }
-  }
-
-  async function socketIo() {
-    const [{ createSocketIo }, found] = await load.loadSocketIo(io);
-    return createSocketIo(address, { ...options, transports, io: found.io }, owner);
-  }
-
-  async function http() {
-    const { createHttp, createWayBack } = await load.loadHttp();
-    const made = createHttp(address, options, owner);
-    if (socket) wayBack = createWayBack(createSocket, made, owner);
-    return made;
   }
 
   /** HTTP gets through, and a WebSocket does not. */

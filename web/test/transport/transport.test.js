@@ -17,6 +17,8 @@ let http;
 let calls;
 /** Whether the chunk of the transport over HTTP can be loaded. */
 let isThere;
+/** Pending while that chunk is loaded. */
+let loading;
 let transport;
 
 class Socket {
@@ -54,12 +56,14 @@ beforeEach(() => {
   http = [];
   calls = [];
   isThere = true;
+  loading = Promise.resolve();
   mock.timers.enable({ apis: ["setTimeout"] });
   mock.method(Math, "random", () => 0.5);
   mock.method(globalThis, "fetch", async () => new Response(SESSION));
   const note = (name) => (what) => calls.push(`${name} ${typeof what === "function" ? "" : what}`.trim());
   const owner = { greet: note("greet"), arrived: note("arrived"), lost: note("lost"), refused: note("refused") };
   const loadHttp = async () => {
+    await loading;
     if (!isThere) throw TypeError("Failed to fetch dynamically imported module");
     const texts = (name) => () => void http.push(name);
     return { createWayBack, createHttp: () => ({ connect: texts("connect"), disconnect: texts("disconnect"), close: texts("close"), probe: texts("probe"), request: async () => ({}) }) };
@@ -83,6 +87,21 @@ describe("a page that cannot load what HTTP needs", () => {
     await block();
     assert.deepEqual([sockets.length, http], [2, ["connect"]]);
   });
+});
+
+describe("a page that loads what HTTP needs for longer than its attempt", () => {
+  for (const end of ["disconnect", "close"]) {
+    it(`makes neither a connection nor a way back after ${end}`, async () => {
+      let arrive;
+      loading = new Promise((resolve) => (arrive = resolve));
+      await block();
+      transport[end]();
+      arrive();
+      await settle();
+      await pass(HTTP_MS);
+      assert.deepEqual([sockets.length, http, calls], [1, [], []]);
+    });
+  }
 });
 
 describe("a page over HTTP", () => {

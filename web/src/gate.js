@@ -78,6 +78,8 @@ export class Gate extends Dispatcher {
     checkArgument("Gate: address", ADDRESS, address);
     this.#address = address;
     this.#session = createSession(this, address, checked);
+    const { resync } = checked;
+    if (resync) this.on("delivery:gap", (gap) => gap.lost && resync(gap), { _isPart: true });
   }
 
   /** Origin and namespace. */

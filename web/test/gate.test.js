@@ -171,7 +171,7 @@ describe("the user's own topics, by users.me", () => {
   it("publishes, replays and reports gaps and refusals by that name", async () => {
     const reports = [];
     const had = [];
-    open({ resync() {} }).on("users.me.#", (data, { topic, replayed }) => had.push([topic, data, replayed]));
+    open({ resync: ({ patterns }) => reports.push(patterns) }).on("users.me.#", (data, { topic, replayed }) => had.push([topic, data, replayed]));
     gate.on("delivery:gap delivery:error", ({ patterns, pattern }) => reports.push(patterns ?? pattern));
     await gateway.welcome({ own });
     await gateway.answer("subscribe");
@@ -186,7 +186,8 @@ describe("the user's own topics, by users.me", () => {
     gateway.emit("status", { ended: [{ pattern: `${own}#`, error: { code: "forbidden", message: "no", retry: false } }] });
     await settle();
     assert.deepEqual(had, [["users.me.mail", 7, true]]);
-    assert.deepEqual(reports, [[`${own}#`, "users.me.#"], "users.me.#"]);
+    const named = [`${own}#`, "users.me.#"];
+    assert.deepEqual(reports, [named, named, "users.me.#"]);
     assert.equal(gate.state.subscriptions["users.me.#"], "refused");
   });
 
@@ -1500,8 +1501,9 @@ describe("gaps", () => {
 
   /** A gate with handlers of "a.#", by default one that lets go of events. */
   async function openDropping(options = {}, handler = () => {}) {
+    const { resync = (gap) => resyncs.push(gap), ...wishes } = options;
     reports.length = resyncs.length = 0;
-    open({ resync: (gap) => resyncs.push(gap) }).on("a.#", handler, null, { overflow: "drop", ...options });
+    open({ resync }).on("a.#", handler, null, { overflow: "drop", ...wishes });
     gate.on("delivery:gap", (gap) => reports.push(["gap", gap.repairing, gap.lost, gap.count]));
     gate.on("delivery:resumed", ({ repaired }) => repaired && reports.push(["resumed", repaired]));
     await gateway.welcome();
@@ -1622,6 +1624,22 @@ describe("gaps", () => {
     assert.equal(resyncs.length, 2);
     assert.deepEqual(reports.at(-1), ["gap", false, true, 2]);
     assert.equal(gateway.requests.length, 0);
+  });
+
+  it("are repaired after a gap whose resync has thrown, and what it has thrown is reported", async () => {
+    const errors = [];
+    mock.method(console, "error", (error) => errors.push(error.message));
+    await openDropping({
+      resync() {
+        throw Error("of the application");
+      },
+    });
+    gateway.emit("gap", GAP);
+    gateway.emit("gap", { ...GAP, from: 106, to: 107, count: 1 });
+    await gateway.answer("replay", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(106)]], next: null });
+    await gateway.until(() => reports.at(-1)[0] === "resumed");
+    assert.deepEqual(errors, ["of the application"]);
   });
 
   it("are left alone where the subscription says so, and can be replayed by hand", async () => {

@@ -1,8 +1,7 @@
 /**
  * Gaps: events that this client did not get, as the gateway reports them, their repair from the log, and the number still missing.
  *
- * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
- * `resync`, replayed events. A gap is reported when its notice is dispatched, before anything later.
+ * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, replayed events. A gap is reported when its notice is dispatched, before anything later.
  *
  * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one sends the events of the gap as well. Each
  * of them reaches the handlers once, by the repair or in its turn, whichever comes first. If the next connection continues in another epoch, the log may
@@ -24,14 +23,13 @@
  * @property {{ waitMs: () => number, turn: (patienceMs: number) => Promise<void> | undefined }} requests `waitMs` takes a request out of the budget and returns 0, or
  *   returns how long to wait for one; `turn` waits for it
  * @property {(name: string, body: any) => void} tell a lifecycle event
- * @property {((gap: Gap & Fate) => void)} [resync] called when events are lost
  */
 import * as wire from "../language/protocol.js";
 import { createRepair } from "./repair.js";
 import { meets } from "../language/pattern-index.js";
 
 /** @param {GapsOwner} owner */
-export function createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell, resync }) {
+export function createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell }) {
   const repair = createRepair(fetch, requests.waitMs, repaired);
   /** Repairs, finished or not, of gaps that no later event has passed. @type {Job[]} */
   let open = [];
@@ -65,15 +63,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
     const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.keeping(gap.patterns));
     if (job) open.push(job);
-    const repairing = Boolean(job);
-    tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));
-  }
-
-  /** @param {Gap} gap @param {boolean} repairing @param {boolean} lost */
-  function tellGap(gap, repairing, lost) {
-    const fate = { ...gap, repairing, lost };
-    tell("delivery:gap", fate);
-    if (lost) resync?.(fate);
+    tell("delivery:gap", { ...gap, repairing: Boolean(job), lost: !job && (!recoverable || wanted.length > 0) });
   }
 
   /**
@@ -113,7 +103,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     if (count) tell("delivery:resumed", { ...cursor.position(), repaired: { patterns, from, to, count } });
     // The gateway's count is exact. The others have no offset, or were trimmed, conflated or refused, and so are lost.
     const rest = /** @type {number} */ (gap.count) - count;
-    if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
+    if (rest > 0 && patterns.length === gap.patterns.length) tell("delivery:gap", { ...gap, count: rest, recoverable: false, repairing: false, lost: true });
   }
 
   /**
@@ -125,7 +115,9 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     for (const { gap, patterns, had, isInDoubt } of open) {
       for (const [at, known] of had) {
         if (before < at && (at === to && id ? known !== id : at <= to && isInDoubt) && had.delete(at)) {
-          tellGap({ ...gap, epoch: cursor.position()?.epoch, patterns, from: at, to: at, count: 1, reason: wire.ROLLED_BACK, recoverable: false }, false, true);
+          tell("delivery:gap", {
+            ...gap, epoch: cursor.position()?.epoch, patterns, from: at, to: at, count: 1, reason: wire.ROLLED_BACK, recoverable: false, repairing: false, lost: true,
+          });
         }
       }
     }

@@ -109,7 +109,7 @@ export function createSession(gate, address, options) {
     if (deliver(topic, data, meta, admits)) counts.received++;
   };
   const newest = createNewest(subscriptions, receive, tell);
-  const gaps = createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell, resync: options.resync });
+  const gaps = createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell });
   const takes = {
     /** The cursor moves before the handlers are called, so that a handler that throws or disconnects does not make the event come again. */
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {

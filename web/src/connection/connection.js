@@ -250,17 +250,20 @@ export function createConnection(address, options) {
    * waits for the answer until its next connection is up or has failed.
    * @param {string} name @param {any} body
    */
-  const requestLast = async (name, body) =>
-    (
-      await fetch(endpointOf(address, /** @type {string} */ (options.path), `request?namespace=${address.split("/").pop()}`), {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ .../** @type {any} */ (options).auth, token: shown, name, body }),
-        credentials: "include",
-        keepalive: true,
-        signal: last.signal,
-      })
-    ).json();
+  async function requestLast(name, body) {
+    const answer = await fetch(endpointOf(address, /** @type {string} */ (options.path), `request?namespace=${address.split("/").pop()}`), {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ .../** @type {any} */ (options).auth, token: shown, name, body }),
+      credentials: "include",
+      keepalive: true,
+      signal: last.signal,
+    });
+    const reply = await answer.json();
+    // Not from a gateway, so the outcome is unknown.
+    if (!reply.error && !answer.ok) throw Error(`HTTP ${answer.status}`);
+    return reply;
+  }
 
   function endLast() {
     last.abort();

@@ -576,6 +576,9 @@ describe("when the network or the page was away", () => {
     assert.deepEqual(JSON.parse(body), { shop: 7, token: "t", name: "publish", body: { topic: "orders.42", data: 8, id: "mine" } });
     http = answer(403, '{"ok":false,"error":{"code":"forbidden","message":"no","retry":false}}');
     await assert.rejects(gate.publish("orders.42", 8), { code: "forbidden" });
+    // A proxy has answered, perhaps after the gateway has the request.
+    http = answer(504, '{"message":"upstream timed out"}');
+    await assert.rejects(gate.publish("orders.42", 8, { id: "mine" }), { code: "outcome_unknown" });
     http = () => Promise.reject(new TypeError("too much"));
     await assert.rejects(gate.publish("orders.42", 8, { id: "mine" }), { code: "outcome_unknown" });
   });

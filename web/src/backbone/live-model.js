@@ -133,8 +133,14 @@ export class LiveModel extends Backbone.Model {
     const end = /** @type {PendingEdits} */ (edits.get(this)).begin(sent, before);
     const how = whenEnded(given, (ok) => this.set(end(Boolean(ok)), /** @type {any} */ ({ live: true })));
     if (attributes && !given.wait) sending.set(this, attributes);
-    const request = /** @type {any} */ (super.save(attributes, how));
-    if (request === false) how.finish();
+    /** @type {any} */
+    let request = false;
+    try {
+      request = super.save(attributes, how);
+    } finally {
+      // Nothing was sent: the attributes are invalid, or Backbone has thrown, such as for a missing URL.
+      if (request === false) how.finish();
+    }
     return request;
   }
 }

@@ -209,6 +209,17 @@ describe("LiveModel", () => {
     assert.equal(order.get("status"), "one");
   });
 
+  it("follows events after a save that Backbone could not begin", () => {
+    const order = new Order({ id: 42, version: 1, status: "new" }, { gate: feed, topic: "orders" });
+    order.sync = () => {
+      throw Error("no url");
+    };
+    assert.throws(() => order.save({ status: "mine" }), /no url/);
+    assert.equal(order.get("status"), "new");
+    feed.send("orders.42.updated", { version: 2, status: "theirs" });
+    assert.equal(order.get("status"), "theirs");
+  });
+
   it("keeps Backbone's own conventions of save", () => {
     const calls = [];
     const order = new Order({ id: 42, status: "new" });

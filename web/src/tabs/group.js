@@ -437,15 +437,11 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
       /** @param {any} wish @param {(message: any) => void} give */
       local(wish, give) {
-        let open = true;
-        const later = (/** @type {() => void} */ act) => queueMicrotask(() => open && act());
+        const later = (/** @type {() => void} */ act) => queueMicrotask(() => tabs.get(me) === link && act());
         const link = {
           send: (/** @type {any} */ message) => later(() => took(me, message)),
           post: (/** @type {any} */ message) => later(() => give(message)),
-          close() {
-            open = false;
-            if (tabs.get(me) === link) hub.part(me);
-          },
+          close() {},
         };
         add(me, link, wish);
         return link;

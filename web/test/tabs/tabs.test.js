@@ -305,6 +305,22 @@ describe("tabs", () => {
     assert.deepEqual([...client.subscribed.keys()], ["a.#"]);
   });
 
+  it("have the places of a leader that uses its own connection, because the shared one has none for it", async () => {
+    gateway.limit = 3;
+    await openLive(2);
+    const [leader, follower] = ["leading", "following"].map((role) => gates.find(({ tabs }) => tabs.role === role));
+    const [shared] = gateway.clients;
+    const follow = async (gate, pattern) => {
+      gate.on(pattern, () => {});
+      await until(() => gate.state.subscriptions[pattern] === "active");
+    };
+    await follow(leader, "b.#");
+    await follow(follower, "c.#");
+    await follow(leader, "d.#");
+    await follow(follower, "e.#");
+    assert.deepEqual([[...shared.subscribed.keys()], gateway.clients.size], [["a.#", "c.#", "e.#"], 2]);
+  });
+
   it("leave a gateway that drains only when the requests of each are answered, so that their outcomes are known", async () => {
     await openLive(2);
     const [client] = gateway.clients;

@@ -479,7 +479,8 @@ export class Hub {
     try {
       const turn = this.#requests.turn(body.ephemeral ? 0 : PATIENCE_MS);
       if (turn) await turn;
-      reply = await this.#owner.request(name, body);
+      // The connection may have ended in the meantime.
+      reply = this.#welcome && (await this.#owner.request(name, body));
     } catch (/** @type {any} */ error) {
       // An error with a code means that the request was not sent. Otherwise there is no answer.
       if (error.code) reply = { ok: false, error: wireOf(error) };

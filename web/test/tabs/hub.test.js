@@ -351,6 +351,15 @@ describe("a hub at the gateway's limits", () => {
     assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern]), [["unsubscribe", "c"]]);
   });
 
+  it("sends no request whose turn was to come after the end of the connection", async () => {
+    const office = await open({ one: [] }, { limits: { inbound_per_s: 2, inbound_burst: 1 } });
+    for (const id of [0, 1]) await office.ask("one", id, "publish", { topic: "a", data: id });
+    office.hub.lost("gone");
+    office.requests[0].fail(Error("gone"));
+    await turn();
+    assert.deepEqual([office.requests.length, office.hub.unanswered], [1, 0]);
+  });
+
   it("refuses an ephemeral publish rather than send it late", async () => {
     const office = await open({ one: [] }, { limits: { inbound_per_s: 2, inbound_burst: 1 } });
     for (const id of [0, 1]) await office.ask("one", id, "publish", { topic: "a", data: id, ephemeral: true });

@@ -56,7 +56,7 @@ export const PASSES = {
   resting: { wake: "passing", close: "closed" },
   passing: { wake: "behind", end: "resting", close: "closed" },
   behind: { wake: "behind", end: "passing", close: "closed" },
-  closed: { wake: "closed", end: "closed", close: "closed" },
+  closed: { wake: "closed", end: "closed" },
 };
 
 /** @type {Clock} */
@@ -119,13 +119,13 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     wake();
   }
 
-  const watched = ({ status = "" }) => status === "closed" && close();
+  const watched = (/** @type {{ status: string }} */ { status }) => status === "closed" && close();
 
   /** Process the entries, now or after the current pass. */
   async function wake() {
     const rests = life.is("resting");
     life.take("wake");
-    if (!rests || life.is("closed")) return;
+    if (!rests) return;
     let nextMs = PASS_MS;
     do {
       try {
@@ -140,7 +140,6 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
       life.take("end");
     } while (life.is("passing"));
     cancelPass();
-    cancelPass = () => {};
     if (life.is("resting") && nextMs < Infinity) cancelPass = clock.after(wake, Math.max(0, Math.min(nextMs, PASS_MS)));
   }
 
@@ -308,8 +307,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
   }
 
   function close() {
-    if (life.is("closed")) return;
-    life.take("close");
+    if (!life.offer("close")) return;
     cancelPass();
     cancelHold();
     gate.off("connection:up", connected);
@@ -348,7 +346,7 @@ export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK
     (error) => console.warn(`headgate: the outbox ends with this page: ${error}`),
   );
   if (gate.status === "closed") close();
-  else if (gate.isUp) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
+  else if (gate.isUp) connected(/** @type {any} */ (gate.state));
   else wake();
 
   return {

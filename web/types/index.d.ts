@@ -471,10 +471,10 @@ export interface Load extends Disposable {
   close(): void;
 }
 
-/** A range of offsets, both inclusive. */
+/** A range of offsets, both inclusive. The gateway refuses that of a gap without offsets. */
 export interface Range {
-  from: number;
-  to: number;
+  from: number | null;
+  to: number | null;
   /** The epoch of these offsets, default the present one. */
   epoch?: string | undefined;
 }

@@ -11,7 +11,7 @@
  * @import { Job } from "./repair.js"
  *
  * @typedef {{ repairing: boolean, lost: boolean }} Fate
- * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and their epoch, default the present one
+ * @typedef {{ from: number | null, to: number | null, epoch?: string }} Range offsets, inclusive, and their epoch, default the present one
  *
  * @typedef {object} GapsOwner
  * @property {ReturnType<typeof import("./delivery.js").createDelivery>["deliver"]} deliver
@@ -160,7 +160,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     /** Dispatch a part of the log again, to the handlers of one pattern. @param {string} pattern @param {Range} range */
     async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
-      let next = /** @type {number | null} */ (from);
+      let next = from;
       // At least once, because the gateway checks the range, such as that of a gap without offsets.
       do {
         await requests.turn(Infinity);

@@ -152,6 +152,7 @@ async function work() {
   await gate.publish("orders.1.shiped", { carrier: "UPS" });
   // @ts-expect-error an offset is a number
   await gate.replay("orders.#", { from: "1", to: 2 });
+  gate.on("delivery:gap", (gap) => void gate.replay("orders.#", gap));
   return (await gate.replay("orders.#", { from: offset, to: offset })).toFixed();
 }
 

@@ -246,7 +246,7 @@ class InboxSource {
     if (!this.#items.take(event)) this.#load.reload();
     this.#news();
     const { added } = this.#items;
-    if (!added || event.replayed || added.at <= this.#alertedAt || isMuted(this.#items.mutes, added.kind, "page")) return;
+    if (!added || added.at <= this.#alertedAt || isMuted(this.#items.mutes, added.kind, "page")) return;
     this.#alertedAt = added.at;
     this.#alerts.trigger("alert", added);
   }

@@ -483,6 +483,18 @@ describe("the inbox of a page", () => {
     assert.deepEqual([alerts, inbox.unread], [["k/a", "k/c"], 5]);
   });
 
+  it("alerts of an item that arrives while the connection is broken, when the log brings it", async () => {
+    const oracle = new Oracle();
+    const alerts = [];
+    const { gate, inbox } = begin(oracle);
+    inbox.onAlert(({ id }) => alerts.push(id));
+    await drain(gate);
+    oracle.add("missed");
+    oracle.log.at(-1).replayed = true;
+    await drain(gate);
+    assert.deepEqual(alerts, ["k/missed"]);
+  });
+
   it("refuses an option that breaks its rule", () => {
     for (const pageSize of [0, 101, 1.5, "20"]) assert.throws(() => begin(new Oracle(), { pageSize }), /pageSize must be/);
   });

@@ -8,7 +8,7 @@
  * after a gap.
  *
  * @import { HeadgateEvent, Receipt } from "../gate.js"
- * @import { Source, Store } from "../stores/snapshot-store.js"
+ * @import { Source } from "../stores/snapshot-store.js"
  * @import { Change, Channel, Item, Mutes } from "./items.js"
  *
  * @typedef {"loading" | "behind" | "current" | "failed"} InboxStatus as for a live collection
@@ -42,26 +42,13 @@ const CHANNELS = ["mail", "page", "push"];
 export function createInbox(gate, options = {}) {
   const { pageSize, outbox = gate } = Gate._optionsOf(gate, "createInbox", OPTIONS, options);
   const alerts = new Dispatcher();
-  /** @type {InboxSource | undefined} */
-  let source;
   /** @type {InboxSnapshot} */
   const first = Object.freeze({ items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
-  /** @type {Store<InboxSnapshot>} */
-  const store = createStore(first, (changed) => {
-    const mine = new InboxSource(gate, pageSize, first, changed, alerts);
-    source = mine;
-    return {
-      read: () => mine.read(),
-      end() {
-        mine.end();
-        source = undefined;
-      },
-    };
-  });
+  const store = createStore(first, (/** @type {() => void} */ changed) => new InboxSource(gate, pageSize, first, changed, alerts));
 
   /** @param {Change} change */
   async function act(change) {
-    const [mine, id] = [source, newId()];
+    const [mine, id] = [store._source(), newId()];
     mine?.begin(id, change);
     try {
       const receipt = await outbox.publish(TOPIC, change, { id });
@@ -113,7 +100,7 @@ export function createInbox(gate, options = {}) {
       return store.getSnapshot().unread;
     },
     /** Load older items. @returns {Promise<void>} rejected with HeadgateError */
-    loadMore: async () => source?.loadMore(),
+    loadMore: async () => store._source()?.loadMore(),
     /** @param {string | readonly string[]} ids @returns {Promise<void>} settled by the gateway's answer; if it is rejected, with HeadgateError, the change is undone */
     markRead: (ids) => actOn("read", ids),
     /** @param {string | readonly string[]} ids */

@@ -73,26 +73,14 @@ export function collectionStore(gate, topic, given = {}) {
   const { initial } = options;
   const mapping = options.mapping ?? byConvention(checkPattern(topic));
   const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
-  /** @type {CollectionSource | undefined} */
-  let source;
   /** @type {CollectionSnapshot} */
   const first = Object.freeze({ items: initial, status: initial.length ? "behind" : "loading", error: null, dropped: 0, pending: [] });
-  const store = createStore(first, (changed) => {
-    const mine = new CollectionSource(gate, pattern, { ...options, mapping }, first, changed);
-    source = mine;
-    return {
-      read: () => mine.read(),
-      end() {
-        mine.end();
-        source = undefined;
-      },
-    };
-  });
+  const store = createStore(first, (/** @type {() => void} */ changed) => new CollectionSource(gate, pattern, { ...options, mapping }, first, changed));
 
   /** @param {string} topic @param {unknown} data */
   async function publish(topic, data) {
     const id = newId();
-    const mine = source;
+    const mine = store._source();
     mine?.begin(id, checkTopic(topic), data);
     try {
       const receipt = await (options.outbox ?? gate).publish(topic, data, { id });
@@ -104,7 +92,7 @@ export function collectionStore(gate, topic, given = {}) {
     }
   }
 
-  return { ...store, reload: () => source?.reload(), publish };
+  return { ...store, reload: () => store._source()?.reload(), publish };
 }
 
 /** @implements {Source<CollectionSnapshot>} */

@@ -30,21 +30,18 @@ export function presenceStore(gate, topic, options = {}) {
   /** @type {any} */
   let latestMeta = meta;
   let enters = enter;
-  /** @type {Room | undefined} */
-  let room;
-  /** @param {() => void} changed @returns {Source<PresenceSnapshot>} */
+  /** @param {() => void} changed @returns {Source<PresenceSnapshot> & { room?: Room }} */
   function begin(changed) {
     if (wanted === null) return { read: () => NOBODY, end() {} };
     try {
-      const entered = presence(gate, wanted, { enter: enters, meta: latestMeta });
-      const unsubscribe = entered.subscribe(changed);
-      room = entered;
+      const room = presence(gate, wanted, { enter: enters, meta: latestMeta });
+      const unsubscribe = room.subscribe(changed);
       return {
-        read: entered.getSnapshot,
+        room,
+        read: room.getSnapshot,
         end() {
           unsubscribe();
-          entered.close();
-          room = undefined;
+          room.close();
         },
       };
     } catch (/** @type {any} */ error) {
@@ -52,10 +49,11 @@ export function presenceStore(gate, topic, options = {}) {
       return { read: () => refused, end() {} };
     }
   }
+  const store = createStore(NOBODY, begin);
   return {
-    ...createStore(NOBODY, begin),
+    ...store,
     update(now) {
-      room?.update(now);
+      store._source()?.room?.update(now);
       latestMeta = now;
       enters = true;
     },

@@ -37,16 +37,17 @@ export const STORE = {
 
 /**
  * @template T
+ * @template {Source<any>} Kind
  * @param {T} initial
- * @param {(changed: () => void) => Source<T>} begin
+ * @param {(changed: () => void) => Kind} begin
  * @param {() => T} [resting] the value without listeners, default `initial`
- * @returns {Store<T>}
+ * @returns {Store<T> & { _source: () => Kind | undefined }} `_source`: the present source, for the actions of the part that made it
  */
 export function createStore(initial, begin, resting = () => initial) {
   const life = new Machine(STORE, "idle");
   /** @type {Set<{ call: () => void }>} one function may listen twice */
   const listeners = new Set();
-  /** @type {Source<T> | undefined} */
+  /** @type {Kind | undefined} */
   let source;
   let snapshot = initial;
 
@@ -95,5 +96,6 @@ export function createStore(initial, begin, resting = () => initial) {
     },
     getSnapshot: () => (life.is("idle") ? resting() : snapshot),
     getServerSnapshot: () => initial,
+    _source: () => source,
   };
 }

@@ -939,6 +939,15 @@ describe("connection", () => {
     assert.deepEqual(gateway.connects.map(({ token }) => token), ["old", "new", "new"]);
   });
 
+  it("shows a token that was given while the gateway decided on the one before, which it refuses", async () => {
+    open({ token: "old" }).on("connection:refused", () => {});
+    await gateway.until(() => gateway.connects.length === 1);
+    await gate.refresh("new");
+    gateway.refuse({ code: "unauthorized", message: "expired", retry: false, reason: "expired" });
+    await gateway.welcome({}, 2);
+    assert.deepEqual(gateway.connects.map(({ token }) => token), ["old", "new"]);
+  });
+
   it("does not keep a token that the gateway refused on the live connection", async () => {
     await up({ token: "old" });
     const refreshed = gate.refresh("bad");

@@ -154,7 +154,7 @@ export function createConnection(address, options) {
   function refused(error, retryAfterS = error.parts.retryAfterS, isSame = false) {
     const { code, retry, parts } = error;
     // Only an expired token is worth another try. The next one would have any other fault too.
-    wantsAnother = !retry && !isSame && code === "unauthorized" && tokens.refused(parts.reason === "expired") && ++refusals < MAX_REFUSALS;
+    wantsAnother = !retry && !isSame && code === "unauthorized" && tokens.refused(shown, parts.reason === "expired") && ++refusals < MAX_REFUSALS;
     const another = retry || wantsAnother;
     if (retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
     const delayMs = another ? namedMs(retryAfterS) : null;

@@ -56,10 +56,13 @@ export function createTokens(source) {
       if (isGiven || asks) given = isGiven ? token : undefined;
     },
 
-    /** The gateway refused the token. Return whether there may be another one. @param {boolean} isExpired whether it was refused because it has expired */
-    refused(isExpired) {
+    /**
+     * The gateway refused a token. Return whether there may be another one. One that the application gave during the attempt has not been refused.
+     * @param {Token} token @param {boolean} isExpired whether it was refused because it has expired
+     */
+    refused(token, isExpired) {
       const another = (asks && isExpired) || given !== undefined;
-      given = undefined;
+      if (token === given) given = undefined;
       return another;
     },
   };

@@ -70,7 +70,7 @@ export function connectOn(platform, url, given = {}) {
       window: platform?.window,
       connectTimeoutMs,
       join: (wish, take) => group?.join(wish, take),
-      resign: () => group?.resign(),
+      rest: () => group?.rest(),
       leave,
     });
 

@@ -1,7 +1,7 @@
 /**
  * The group: the tabs of one origin that may share a connection, as one of them sees it, and the leader among them, which has the connection.
  *
- * In: `enter`, `join`, `resign`, `leave` from the lane of this tab; messages of other tabs; the browser's events for locks and for the page's lifecycle. Out:
+ * In: `enter`, `join`, `rest`, `leave` from the lane of this tab; messages of other tabs; the browser's events for locks and for the page's lifecycle. Out:
  * `led` and `orphaned` of the lane; in the leading tab, the hub and its connection.
  *
  * The browser grants the group's lock to one tab, and to the next one at once when that tab is closed, crashes or navigates away. A leader that has the
@@ -470,7 +470,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     },
     join,
 
-    resign,
+    /** The gateway has refused this tab. Leave, so that no other one depends on its token, until it enters again. */
+    rest: () => exit("rest"),
 
     leave() {
       exit("leave");

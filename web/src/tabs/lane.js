@@ -22,7 +22,7 @@
  * @property {(wish: any, take: (message: any) => void) => Link | undefined} join join the leader's hub; undefined: no tab leads now
  * @property {number | undefined} window the hub's, if it differs from WINDOW
  * @property {number} connectTimeoutMs from the attempt to the arrival of the welcome
- * @property {() => void} resign another tab should lead
+ * @property {() => void} rest leave the group until the next connection
  * @property {() => void} leave for good
  *
  * @typedef {{ name: string, body: any, timeoutMs: number, settle: (error: unknown, reply?: any) => void, sent: boolean }} Asked
@@ -186,7 +186,11 @@ export function createLane(owner, createPlain, group) {
     }
     else if (life.is("crossing")) goBack();
     else if (type === LOST) end(message.reason, message.retryAfterS);
-    else if (type === REFUSED) refused(message.error);
+    else if (type === REFUSED) {
+      // The leader's token was refused, and this tab may have another one.
+      if (!message.error.retry && life.is("joining")) open();
+      else refused(message.error);
+    }
   }
 
   function tookOne() {
@@ -284,7 +288,7 @@ export function createLane(owner, createPlain, group) {
   function refused(error) {
     const begins = life.is("joining", "opening");
     finish();
-    if (!error.retry) group.resign();
+    if (!error.retry) group.rest();
     // The session connects again, and gets the refusal then.
     if (begins) owner.refused(error);
     else owner.lost(error.message);

@@ -238,6 +238,46 @@ describe("tabs", () => {
     await until(() => gateway.clients.size === 1);
   });
 
+  it("connect each with its own token when that of the leader is refused for good", async () => {
+    const { io } = gateway;
+    let expired;
+    /** The refusals of the time until all tabs have joined the leader. @type {(() => void)[] | undefined} */
+    let held = [];
+    gateway.io = (tab) => (...given) => {
+      const client = io(tab)(...given);
+      const { arrives } = client;
+      client.arrives = (auth, nth) => {
+        if (auth.token !== expired) return arrives.call(client, auth, nth);
+        const refuse = () => client._listeners.get("connect_error")(Object.assign(new Error("expired"), { data: { code: "unauthorized", retry: false, reason: "expired" } }));
+        if (held) held.push(refuse);
+        else refuse();
+      };
+      return client;
+    };
+    const tokens = ["1", "2", "3"].map((jti) => jwt({ sub: "ann", subscribe: ["#"], jti }));
+    for (const token of tokens) open({ token }).on("connection:refused", () => {});
+    await until(live);
+    const leader = gates.findIndex(({ tabs }) => tabs.role === "leading");
+    expired = tokens[leader];
+    for (const client of gateway.clients) client.cut();
+    const others = gates.filter((_gate, nth) => nth !== leader);
+    await until(() => held?.length && gates.every(({ status }) => status === "resuming"));
+    const [refuse] = held;
+    held = undefined;
+    refuse();
+    await until(() => gates[leader].status === "refused" && others.every(({ status }) => status === "live"));
+    const beat = () => {
+      gateway.publish("a");
+      if (gateway.clients.size > 1) setTimeout(beat, 1500);
+    };
+    beat();
+    await until(() => gateway.clients.size === 1);
+    assert.deepEqual([gates[leader].tabs.role, others.map(({ tabs }) => tabs.role).sort()], ["alone", ["following", "leading"]]);
+    const another = open({ token: jwt({ sub: "ann", subscribe: ["#"], jti: "4" }) });
+    for (const gate of others) gate.close();
+    await until(() => another.status === "live" && another.tabs.role === "leading");
+  });
+
   it("share one again when presence is refused", async () => {
     await openLive(2);
     gateway.presence = () => ({ ok: false, error: { code: "forbidden", message: "no", retry: false } });

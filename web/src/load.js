@@ -100,6 +100,8 @@ export class Load {
   #since;
   /** Events to apply after the answer. @type {HeadgateEvent[]} */
   #kept = [];
+  /** The pattern on the wire, which names the user of `users.me`. */
+  #wired = "";
   /** The number of the application's requests whose answers may be older than present events. */
   #holds = 0;
   /** Aborts the fetch under way. @type {AbortController | undefined} */
@@ -133,6 +135,7 @@ export class Load {
   #begin(since) {
     const { pattern } = this;
     this.#gate._loads.add(this);
+    this.#wired = this.#gate._wired(pattern);
     this.#subscribe(since);
     this.#options.signal?.addEventListener("abort", this.close);
     const changed = () => this.#changed();
@@ -147,7 +150,10 @@ export class Load {
           this.#lose(reason === ROLLED_BACK ? gap : undefined);
         },
         "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => {
-          if (resumed) return;
+          const before = this.#wired;
+          this.#wired = this.#gate._wired(pattern);
+          // The state of another user is not this user's.
+          if (resumed && this.#wired === before) return;
           const restarted = this.#life.offer("restart");
           if (resumed === null) this.#last = 0;
           if (resumed === false || restarted) this.#lose();

@@ -60,6 +60,24 @@ async function pass(ms) {
 }
 
 describe("a load", () => {
+  it("fetches again when the next connection is of another user, whose topics are others", async () => {
+    const list = load(gate, "users.me.#", fetch, options);
+    await letIn({ own: "users.ann." });
+    await gateway.answer("subscribe");
+    await settle();
+    await answer(0, 1);
+    assert.equal(list.status, "current");
+    gateway.cut();
+    await pass(2);
+    await gateway.letIn({ user: "ben", own: "users.ben." }, 2);
+    assert.equal(list.status, "behind");
+    await gateway.answer("subscribe");
+    await settle();
+    await pass(0);
+    await answer(1, 2);
+    assert.deepEqual([calls, list.status], [["reset 1", "reset 2"], "current"]);
+  });
+
   it("fetches when the subscription is active, and applies after the answer what came before it, in order", async () => {
     const list = begin();
     await settle();

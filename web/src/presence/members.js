@@ -221,7 +221,8 @@ export class Members extends Dispatcher {
     if (was && was.connections === member.connections && was.since === member.since && JSON.stringify(was.meta) === JSON.stringify(member.meta)) return;
     this.#members.set(member.user, member);
     this.#changed();
-    if (!quiet) this.trigger(was ? "member:change" : "member:join", member, ...(was ? [was] : []));
+    if (was) this.trigger("member:change", member, was);
+    else if (!quiet) this.trigger("member:join", member);
   }
 
   /** @param {string} user */

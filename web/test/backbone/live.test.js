@@ -25,6 +25,8 @@ class Feed extends Dispatcher {
     return { close: () => this.off(pattern, null, context) };
   }
 
+  _wired = (pattern) => pattern;
+
   subscribed() {
     return this.acknowledges ? Promise.resolve() : new Promise(() => {});
   }

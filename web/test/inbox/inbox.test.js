@@ -125,6 +125,10 @@ class ModelGate extends Dispatcher {
     return { status: "active", error: null };
   }
 
+  _wired(pattern) {
+    return pattern;
+  }
+
   subscribed() {
     return this.isUp ? Promise.resolve() : new Promise((resolve) => this.waiting.push(() => resolve(undefined)));
   }

@@ -3,8 +3,8 @@
 The order of the packages is a contract of import-linter in pyproject.toml. Three rules are here: a module whose docstring says
 "No I/O" imports nothing that does any, directly or through others; a library is imported only where `MET_IN` says; modules do
 not import each other in a circle. A constructor of the gateway process takes at most MAX_COLLABORATORS. Imports of types alone
-count only for circles of rooms, as they are not there at run time. A name has no word that says nothing (VAGUE). The demo has a
-budget of MAX_DEMO_LINES.
+count only for circles of rooms, as they are not there at run time. A name has no word that says nothing (VAGUE). The rooms have
+at most MAX_FLOORS floors. The demo has a budget of MAX_DEMO_LINES.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PAGES = ("server/headgate_server/demo", "server/headgate_server/api/console")
 # The demo, whole: esbuild bundles its page from web/, and the command line's process is what its restart restarts.
 DEMO = ("web/demo", "server/headgate_server/demo", "gateway/headgate/cli/demo_operator.py")
 MAX_DEMO_LINES = 2_500
+MAX_FLOORS = 12
 TESTS = ("tests", "bench", "web/test")
 WITH_IO = frozenset(("asyncio", "engineio", "flask", "gevent", "greenlet", "hiredis", "redis", "socketio"))
 WITH_IO |= frozenset(("select", "selectors", "socket", "subprocess", "threading"))
@@ -99,7 +100,10 @@ def faults() -> Iterator[str]:
                 yield f"{module}.{name} takes more than {MAX_COLLABORATORS} collaborators: {', '.join(parts)}"
     imports = {module: graph.find_modules_directly_imported_by(module) & trees.keys() for module in trees}
     yield from (f"these modules import each other: {', '.join(circle)}" for circle in circles(imports))
-    yield from (f"these rooms import each other, types included: {', '.join(circle)}" for circle in circles(_rooms(trees)))
+    rooms = _rooms(trees)
+    yield from (f"these rooms import each other, types included: {', '.join(circle)}" for circle in circles(rooms))
+    if (height := floors(rooms)) > MAX_FLOORS:
+        yield f"the rooms have {height} floors, and at most {MAX_FLOORS} are allowed: a new import leads too far up"
 
 
 def vague_names(tree: ast.Module) -> list[str]:
@@ -191,7 +195,7 @@ def table() -> Iterator[Row]:
     yield Row("lines of the demo, its page and templates included", f"{_demo_lines():,}", f"≤ {MAX_DEMO_LINES:,}")
     yield Row("test lines (Python, JavaScript; bench included)", f"{_lines(tests):,}", "≤ 90,000")
     yield Row("rooms (packages and flat modules)", str(len(rooms)), "≤ 28")
-    yield Row("floors", str(floors(rooms)), "≤ 12")
+    yield Row("floors", str(floors(rooms)), f"≤ {MAX_FLOORS}")
     yield Row("arrows between rooms, types included", str(sum(map(len, rooms.values()))), "≤ 150")
     yield Row("circles of rooms", str(len(circles(rooms))), "0")
     yield Row("flat modules in gateway/headgate", str(sum(module.startswith("headgate.") for module in flat)), "≤ 10")

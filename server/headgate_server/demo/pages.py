@@ -10,7 +10,7 @@ Every change needs the token as a Bearer header, which another site cannot make 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, render_template, request
 
@@ -21,9 +21,6 @@ from headgate_server.api.v1.problems import http_refusal
 from .orders import STATUSES, OrderBook
 from .tokens import USERS, issue
 from .trouble import MAX_OVER_S, Troubles
-
-if TYPE_CHECKING:
-    from headgate.cli.demo_operator import DemoOperator
 
 # All troubles one after another take about 30 s with it. `?stall_s=2` is for a shorter demonstration or test.
 STALL_S = 4.0
@@ -39,9 +36,9 @@ def demo_routes(book: OrderBook, tokens: Callable[[], Tokens]) -> Blueprint:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         return tokens().verify(token.strip() if scheme.lower() == "bearer" else "").user
 
-    def operator() -> DemoOperator:
-        operator_: DemoOperator | None = current_app.extensions.get("headgate.operator")
-        if operator_ is None:
+    def operator() -> Any:
+        """Return the DemoOperator of this process. The command line is above this package, so its type is not named."""
+        if (operator_ := current_app.extensions.get("headgate.operator")) is None:
             raise http_refusal(404, "no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
         return operator_
 

@@ -10,6 +10,7 @@ import pytest
 
 from headgate.installation import install_command
 from tests.support.checkout import DEADLINE_S, make_environment, users_environment
+from tests.support.token_keys import SECRET
 from tools.floors import floors
 
 BASE = {"headgate", "msgspec", "redis"} | ({"async-timeout"} if sys.version_info < (3, 11, 3) else set())
@@ -63,7 +64,8 @@ def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder
 def test_a_publisher_installs_three_distributions(install: Install, redis_url: str, tmp_path: Path, versions: str) -> None:
     """It publishes to a real Redis, imports no part of the gateway, and the error names the extra that brings one.
 
-    `headgate publish` needs nothing beyond click; every other command names the package and the extra that it lacks.
+    `headgate publish` needs nothing beyond click, nor does `headgate token` with a secret. Other commands name the package and
+    the extra that they lack.
     """
     binaries = install(versions)
 
@@ -93,7 +95,11 @@ def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
     folder.mkdir()
     (folder / "click").symlink_to(Path(click.__file__).parent)
     (folder / "headgate.toml").write_text('[consumers.mail]\ntype = "email"\npatterns = ["#"]\n')
-    environment = {"PYTHONPATH": str(folder), "HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": "x" * 32}
+    (folder / "keys.json").write_text('{"k": {"alg": "RS256", "key": "-"}}')
+    environment = {"PYTHONPATH": str(folder), "HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET.decode()}
+    code, out, err = run(binaries / "headgate", "token", "--user", "ana", environment=environment, folder=folder)
+    assert (code, out.count("."), err) == (0, 2, "")  # a secret needs no package
+    environment |= {"HEADGATE_TOKEN_KEYS": str(folder / "keys.json")}
     for words, package, extra in (
         (("serve",), "gevent", "server"),
         (("demo",), "gevent", "server"),
